@@ -69,6 +69,7 @@ func faults() []fault {
 	other("XML", `<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>`, "XML")
 	other("JSON", `{"error":"Invalid username or password."}`, "JSON", "Invalid username or password.")
 	other("tiny JSON", `{}`, "JSON")
+	other("plain text", "Entry not found\n", "Entry not found", "fetch the file again")
 
 	add("empty", nil, safetensors.HeaderTooSmall, 0, "", "has 0 bytes", "fetch it again")
 	add("7 bytes", []byte("1234567"), safetensors.HeaderTooSmall, 0, "", "has 7 bytes")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -198,6 +199,9 @@ func (p parser) entry(h *header, name string) *Error {
 		return e
 	}
 	e.checkSize(elements)
+	if len(h.entries) == cap(h.entries) { // escapes hid entries from the count: grow once, to the most there can be
+		h.entries = slices.Grow(h.entries, max(1, len(h.text)/minEntry-len(h.entries)))
+	}
 	h.entries = append(h.entries, e)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // identify says what a file is that failed to open as safetensors, and what to
@@ -27,10 +28,27 @@ func identify(r io.ReaderAt, size int64) string {
 		return "an HDF5 file (Keras)"
 	case strings.HasPrefix(text, "<!doctype"), strings.HasPrefix(text, "<html"), strings.HasPrefix(text, "<?xml"), strings.HasPrefix(text, "<error"):
 		return "an HTML or XML page, most likely a download's error page; fetch the file again"
-	case (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[{")) && !strings.Contains(text, "\x00"):
-		return "JSON text, most likely a download's error message: " + fmt.Sprintf("%.80q", string(head))
+	case text != "" && printable(head):
+		what := "text"
+		if strings.ContainsAny(text[:1], "{[") {
+			what = "JSON text"
+		} else if n < 8 {
+			return ""
+		}
+		return fmt.Sprintf("%s, most likely a download's error message: %.80q; fetch the file again", what, string(head))
 	}
 	return ""
+}
+
+// printable reports whether a file begins with a line of text.
+func printable(head []byte) bool {
+	head = head[:min(len(head), 64)]
+	for len(head) > 60 && !utf8.Valid(head) { // the cut may have gone through a character
+		head = head[:len(head)-1]
+	}
+	return utf8.Valid(head) && !bytes.ContainsFunc(head, func(r rune) bool {
+		return r < ' ' && !strings.ContainsRune("\t\r\n", r) || r == 0x7F
+	})
 }
 
 // lfsPointer explains a Git LFS pointer file: three lines, the last two of them
