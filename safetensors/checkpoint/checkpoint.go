@@ -1,0 +1,199 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ckpt-surgery/ckpt/safetensors"
+)
+
+// Checkpoint is an open model. It is safe for concurrent use. Its files are
+// opened when they are read and at most a few dozen are held open.
+type Checkpoint struct {
+	name     string
+	pool     *pool
+	files    []string // everything in the directory that is not a folder
+	index    *Index
+	shards   []*Shard // loaded, in natural order
+	rest     []*Shard // weight files that are not loaded
+	where    map[string]place
+	problems []Problem
+	config   []byte // config.json as strict JSON
+
+	duplicateBytes int64 // size of the tensors that another shard's twin hides
+}
+
+// Shard is one weight file of a checkpoint.
+type Shard struct {
+	Name string // slash-separated path inside the model
+	*safetensors.File
+}
+
+// Tensor is a tensor and the shard it is stored in.
+type Tensor struct {
+	safetensors.Tensor
+	Shard *Shard
+}
+
+// ReadAt reads from the tensor's bytes, off counting from its first one. Errors
+// name the file and the tensor.
+func (t Tensor) ReadAt(p []byte, off int64) (int, error) {
+	n, err := t.Tensor.ReadAt(p, off)
+	if _, ok := errors.AsType[*safetensors.Error](err); err != nil && err != io.EOF && !ok {
+		err = fmt.Errorf("tensor %s: %w", quote(t.Name), err)
+	}
+	return n, err
+}
+
+// Reader returns a fresh reader over the tensor's bytes.
+func (t Tensor) Reader() *io.SectionReader { return io.NewSectionReader(t, 0, t.Bytes) }
+
+// place is where a tensor is found: the shard's number.
+type place int32
+
+// Name returns the model's path as it was given.
+func (c *Checkpoint) Name() string { return c.name }
+
+// Close closes the files that are open; readers of tensors fail from then on.
+func (c *Checkpoint) Close() error {
+	c.pool.close()
+	return nil
+}
+
+// Shards returns the loaded weight files in natural order of their names.
+func (c *Checkpoint) Shards() []*Shard { return slices.Clone(c.shards) }
+
+// Index returns the index that was followed, or nil.
+func (c *Checkpoint) Index() *Index { return c.index }
+
+// Problems returns what is wrong with the files: sorted by severity, code and
+// file.
+func (c *Checkpoint) Problems() []Problem { return slices.Clone(c.problems) }
+
+// BytesRead returns how many bytes have been read from the model's files.
+func (c *Checkpoint) BytesRead() int64 { return c.pool.read.Load() }
+
+// Len returns the number of distinct tensors.
+func (c *Checkpoint) Len() int { return len(c.where) }
+
+// Tensors iterates over every distinct tensor, shard by shard and inside a shard
+// in the order of the data. Of a tensor that stands in several shards it gives
+// the one that Tensor gives.
+func (c *Checkpoint) Tensors() iter.Seq[Tensor] {
+	return func(yield func(Tensor) bool) {
+		for i, s := range c.shards {
+			for t := range s.Tensors() {
+				if c.where[t.Name] == place(i) && !yield(Tensor{t, s}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Tensor returns the tensor with that name. If it stands in several loaded
+// shards, it is the one that engines end up with: the last in natural order.
+func (c *Checkpoint) Tensor(name string) (Tensor, bool) {
+	i, ok := c.where[name]
+	if !ok {
+		return Tensor{}, false
+	}
+	t, ok := c.shards[i].Tensor(name)
+	return Tensor{t, c.shards[i]}, ok
+}
+
+// load opens the weight files, several at a time.
+func (c *Checkpoint) load(loaded, rest []string) {
+	shards, errs := c.openShards(append(slices.Clone(loaded), rest...))
+	indexed := map[string][]string{} // tensors by file, for the files that fail
+	if c.index != nil && slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		for _, t := range c.index.tensors {
+			f, _ := c.index.File(t)
+			indexed[f] = append(indexed[f], t)
+		}
+	}
+	for i, s := range shards {
+		switch {
+		case i < len(loaded) && errs[i] == nil:
+			c.shards = append(c.shards, s)
+		case i < len(loaded):
+			c.reportTensors(fileProblem(s.Name, errs[i], indexed[s.Name]))
+		case errs[i] == nil:
+			c.rest = append(c.rest, s)
+		default:
+			// An engine does not look at it either; check says that it is there.
+			c.rest = append(c.rest, &Shard{Name: s.Name})
+		}
+	}
+	n := 0
+	for _, s := range c.shards {
+		n += s.Len()
+	}
+	c.where = make(map[string]place, n)
+	for i, s := range c.shards {
+		for name := range s.Names() {
+			c.where[name] = place(i)
+		}
+	}
+}
+
+func (c *Checkpoint) openShards(names []string) ([]*Shard, []error) {
+	shards, errs := make([]*Shard, len(names)), make([]error, len(names))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, name := range names {
+		g.Go(func() error {
+			shards[i] = &Shard{Name: name}
+			h, err := c.pool.handle(name)
+			if err == nil {
+				shards[i].File, err = safetensors.NewFile(h, h.st.Size())
+			}
+			errs[i] = err
+			return nil
+		})
+	}
+	g.Wait()
+	return shards, errs
+}
+
+func (c *Checkpoint) report(p Problem) { c.problems = append(c.problems, p) }
+
+// fileProblem turns an error about a file that the model needs into a problem;
+// tensors are those that the index places there.
+func fileProblem(name string, err error, tensors []string) Problem {
+	p := Problem{Severity: Fatal, File: name, Message: err.Error(), Tensors: tensors}
+	var bad *safetensors.Error
+	var no *refused
+	switch {
+	case errors.As(err, &no):
+		p.Code, p.Message, p.Repair = no.code, no.why, no.repair
+	case errors.As(err, &bad):
+		p.Code, p.Err = ShardMalformed, err
+	case errors.Is(err, fs.ErrNotExist):
+		p.Code, p.Repair = IndexFileMissing, "fetch the file, or write the index again from the headers"
+		p.Message = fmt.Sprintf("the index places %d tensor(s) in this file, which is not there", len(p.Tensors))
+		if len(tensors) == 0 {
+			p.Message = "a link to a file that is not there"
+		}
+	default:
+		p.Code, p.Err = ShardUnreadable, err
+	}
+	return p
+}
+
+// quote quotes a name that comes from a file and shortens an absurd one.
+func quote(name string) string {
+	const most = 1024
+	if len(name) > most {
+		return strconv.Quote(name[:most]) + fmt.Sprintf("… (%d bytes)", len(name))
+	}
+	return strconv.Quote(name)
+}
