@@ -1,5 +1,26 @@
-// Package rawjson works on JSON as text: tokens come with their place, so that
-// callers can cut names from the text instead of copying them.
+// Package rawjson works on JSON as text.
+//
+// [Tokens] come with their place, so that callers can cut names from the text
+// instead of copying them.
+//
+// [Set], [Append], [Remove], [Replace] and [EditMembers] change a text and leave
+// each byte as it is that they were not asked to change: order, white space, the
+// spelling of numbers and strings, members that stand twice, a byte order mark,
+// Python's NaN, Infinity and -Infinity. They return new text.
+//
+// A path leads inwards from the outermost value: to a member of an object by its
+// name, to an element of a list by its place in decimal, from the end if negative
+// ("-1" is the last). Of members of one name the last one counts, as in Python.
+//
+// A new item looks like the last one beside it: line break, indentation, space
+// around colon and comma. In an empty container it follows what is around that,
+// and where nothing is, json.dump(indent=2). A value is spread over lines where the
+// items around it stand on lines of their own. Elsewhere it stays as it is, or, if
+// it has line breaks, is put on one line. Its tokens keep their spelling.
+//
+// An edit has a counterpart that restores the text to the byte: Remove for what Set
+// and Append added (the outermost of what they made), and Replace, with what [Get]
+// gave before, for what Set changed.
 package rawjson
 
 import (
