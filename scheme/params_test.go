@@ -20,14 +20,16 @@ func TestParamsOfForms(t *testing.T) {
 			t.Errorf("%s has %d parameters", name, total)
 		}
 		for _, form := range forms {
-			s := look(t, form.store(build()))
+			fsys := form.store(build()).FS()
+			s := Look(open(t, fsys))
 			if s.Params != total {
 				t.Errorf("%s(%s) has %d parameters, want %d", form.name, name, s.Params, total)
 			}
-			if len(s.Modules) != len(plain) {
-				t.Errorf("%s(%s) has %d modules, want %d", form.name, name, len(s.Modules), len(plain))
+			modules := Modules(open(t, fsys))
+			if len(modules) != len(plain) {
+				t.Errorf("%s(%s) has %d modules, want %d", form.name, name, len(modules), len(plain))
 			}
-			for _, m := range s.Modules {
+			for _, m := range modules {
 				if m.Params() != plain[m.Name] {
 					t.Errorf("%s(%s): %s has %d parameters, want %d", form.name, name, m.Name, m.Params(), plain[m.Name])
 				}

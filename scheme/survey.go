@@ -13,7 +13,6 @@ import (
 
 // Survey is what a checkpoint is, as its tensors tell it.
 type Survey struct {
-	Modules  []Module
 	Layers   []LayerSet
 	Formats  []string     // distinct schemes of quantized modules, in the order of Layers
 	DTypes   []DTypeTotal // most bytes first
@@ -51,12 +50,13 @@ type Tied struct {
 // Look surveys a checkpoint. It reads headers and the few bytes in which packed
 // codes keep their logical shape.
 func Look(c *checkpoint.Checkpoint) *Survey {
-	s := &Survey{Modules: Modules(c)}
+	s := &Survey{}
+	modules := group(c)
 	m := newLayerMap()
 	totals := map[safetensors.DType]DTypeTotal{}
 	found := map[string]int{} // detected schemes of quantized modules
-	for i := range s.Modules {
-		mod := &s.Modules[i]
+	for i := range modules {
+		mod := &modules[i]
 		d := mod.Detect()
 		params, bytes := d.params(mod), mod.Bytes()
 		s.Params += params
@@ -79,7 +79,7 @@ func Look(c *checkpoint.Checkpoint) *Survey {
 			s.Formats = append(s.Formats, l.Scheme)
 		}
 	}
-	s.Tied = tied(c, s.Modules)
+	s.Tied = tied(c, modules)
 	s.Declared = readDeclared(c)
 	s.Problems = s.Declared.disagree(found)
 	return s

@@ -26,4 +26,11 @@ func fsyncDir(dir string) error {
 }
 
 // renameDir moves a directory to a name that is free or an empty directory's.
-func renameDir(from, to string) error { return os.Rename(from, to) }
+// os.Rename would not take the place of an empty one, which the system does in
+// one step.
+func renameDir(from, to string) error {
+	if err := syscall.Rename(from, to); err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}

@@ -29,6 +29,20 @@ func (c *Checkpoint) checkIndex() {
 			Message: fmt.Sprintf("%d tensor(s) stand more than once in weight_map; readers disagree on which line counts", n),
 			Repair:  "write the index again from the headers"})
 	}
+	if c.places.agreed == nil {
+		c.checkListed()
+		c.checkUnlisted()
+	}
+	if want, total := x.TotalSize, c.dataBytes(); !math.IsNaN(want) && want != float64(total) && len(c.shards) == len(x.files) {
+		c.report(Problem{Code: IndexTotalSize, Severity: Note, File: x.Name,
+			Message: fmt.Sprintf("metadata.total_size is %s, the tensors have %d bytes", strconv.FormatFloat(want, 'f', -1, 64), total),
+			Repair:  "write the index again from the headers"})
+	}
+}
+
+// checkListed finds tensors of the index that are not where it says.
+func (c *Checkpoint) checkListed() {
+	x := c.index
 	shardOf := map[string]int{}
 	for i, s := range c.shards {
 		shardOf[s.Name] = i
@@ -40,8 +54,8 @@ func (c *Checkpoint) checkIndex() {
 		if !loaded {
 			continue // the file has its own problem
 		}
-		switch at, ok := c.where[t]; {
-		case ok && int(at) == i:
+		switch at, ok := c.places.find(t); {
+		case ok && at == i:
 		case ok && c.shards[i].Has(t): // a duplicate, with its own problem
 		case ok:
 			elsewhere[file] = append(elsewhere[file], t)
@@ -65,15 +79,11 @@ func (c *Checkpoint) checkIndex() {
 			Message: fmt.Sprintf("the index places %d tensor(s) in this file that are in another (%s is in %s)", len(tensors), quote(tensors[0]), quote(other.Shard.Name)),
 			Repair:  "write the index again from the headers"})
 	}
-	c.checkUnlisted()
 }
 
-// checkUnlisted finds tensors of loaded files that the index lacks, and compares
-// total_size.
+// checkUnlisted finds tensors of loaded files that the index lacks.
 func (c *Checkpoint) checkUnlisted() {
-	total := -c.duplicateBytes
 	for _, s := range c.shards {
-		total += s.Size() - s.DataOffset()
 		var unlisted []string
 		for name := range s.Names() {
 			if _, ok := c.index.where[name]; !ok {
@@ -85,11 +95,6 @@ func (c *Checkpoint) checkUnlisted() {
 				Message: fmt.Sprintf("%d tensor(s) of this file are not in the index; vLLM loads them, others may not", len(unlisted)),
 				Repair:  "write the index again from the headers"})
 		}
-	}
-	if want := c.index.TotalSize; !math.IsNaN(want) && want != float64(total) && len(c.shards) == len(c.index.files) {
-		c.report(Problem{Code: IndexTotalSize, Severity: Note, File: c.index.Name,
-			Message: fmt.Sprintf("metadata.total_size is %s, the tensors have %d bytes", strconv.FormatFloat(want, 'f', -1, 64), total),
-			Repair:  "write the index again from the headers"})
 	}
 }
 
@@ -115,7 +120,7 @@ func (c *Checkpoint) checkRest() {
 			Repair:  "add its tensors to weight_map, or delete the file"}
 		if s.File != nil {
 			for name := range s.Names() {
-				if _, ok := c.where[name]; !ok {
+				if _, ok := c.places.find(name); !ok {
 					p.Tensors = append(p.Tensors, name)
 				}
 			}
@@ -164,7 +169,7 @@ func (c *Checkpoint) checkDuplicates() {
 	for _, s := range c.shards {
 		n += s.Len()
 	}
-	if n == len(c.where) {
+	if n == c.places.len() {
 		return
 	}
 	type pair struct{ a, b int }
@@ -172,7 +177,7 @@ func (c *Checkpoint) checkDuplicates() {
 	detail := map[pair]string{}
 	for i, s := range c.shards {
 		for name := range s.Names() {
-			last := int(c.where[name])
+			last, _ := c.places.find(name)
 			if last == i {
 				continue
 			}

@@ -24,7 +24,7 @@ type Checkpoint struct {
 	index    *Index
 	shards   []*Shard // loaded, in natural order
 	rest     []*Shard // weight files that are not loaded
-	where    map[string]place
+	places   places
 	problems []Problem
 	config   []byte // config.json as strict JSON
 
@@ -56,9 +56,6 @@ func (t Tensor) ReadAt(p []byte, off int64) (int, error) {
 // Reader returns a fresh reader over the tensor's bytes.
 func (t Tensor) Reader() *io.SectionReader { return io.NewSectionReader(t, 0, t.Bytes) }
 
-// place is where a tensor is found: the shard's number.
-type place int32
-
 // Name returns the model's path as it was given.
 func (c *Checkpoint) Name() string { return c.name }
 
@@ -82,7 +79,7 @@ func (c *Checkpoint) Problems() []Problem { return slices.Clone(c.problems) }
 func (c *Checkpoint) BytesRead() int64 { return c.pool.read.Load() }
 
 // Len returns the number of distinct tensors.
-func (c *Checkpoint) Len() int { return len(c.where) }
+func (c *Checkpoint) Len() int { return c.places.len() }
 
 // Tensors iterates over every distinct tensor, shard by shard and inside a shard
 // in the order of the data. Of a tensor that stands in several shards it gives
@@ -91,7 +88,7 @@ func (c *Checkpoint) Tensors() iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for i, s := range c.shards {
 			for t := range s.Tensors() {
-				if c.where[t.Name] == place(i) && !yield(Tensor{t, s}) {
+				if c.places.is(t.Name, i) && !yield(Tensor{t, s}) {
 					return
 				}
 			}
@@ -102,7 +99,7 @@ func (c *Checkpoint) Tensors() iter.Seq[Tensor] {
 // Tensor returns the tensor with that name. If it stands in several loaded
 // shards, it is the one that engines end up with: the last in natural order.
 func (c *Checkpoint) Tensor(name string) (Tensor, bool) {
-	i, ok := c.where[name]
+	i, ok := c.places.find(name)
 	if !ok {
 		return Tensor{}, false
 	}
@@ -110,58 +107,80 @@ func (c *Checkpoint) Tensor(name string) (Tensor, bool) {
 	return Tensor{t, c.shards[i]}, ok
 }
 
-// load opens the weight files, several at a time.
-func (c *Checkpoint) load(loaded, rest []string) {
-	shards, errs := c.openShards(append(slices.Clone(loaded), rest...))
+// load takes the weight files that have been opened ahead and opens the others.
+func (c *Checkpoint) load(loaded, rest []string, ahead map[string]opened) {
+	files := c.openShards(append(slices.Clone(loaded), rest...), ahead)
 	indexed := map[string][]string{} // tensors by file, for the files that fail
-	if c.index != nil && slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+	if c.index != nil && slices.ContainsFunc(files, func(o opened) bool { return o.err != nil }) {
 		for _, t := range c.index.tensors {
 			f, _ := c.index.File(t)
 			indexed[f] = append(indexed[f], t)
 		}
 	}
-	for i, s := range shards {
+	for i, f := range files {
 		switch {
-		case i < len(loaded) && errs[i] == nil:
-			c.shards = append(c.shards, s)
+		case i < len(loaded) && f.err == nil:
+			c.shards = append(c.shards, f.shard)
 		case i < len(loaded):
-			c.reportTensors(fileProblem(s.Name, errs[i], indexed[s.Name]))
-		case errs[i] == nil:
-			c.rest = append(c.rest, s)
+			c.reportTensors(fileProblem(f.shard.Name, f.err, indexed[f.shard.Name]))
+		case f.err == nil:
+			c.rest = append(c.rest, f.shard)
 		default:
 			// An engine does not look at it either; check says that it is there.
-			c.rest = append(c.rest, &Shard{Name: s.Name})
+			c.rest = append(c.rest, &Shard{Name: f.shard.Name})
 		}
 	}
-	n := 0
-	for _, s := range c.shards {
-		n += s.Len()
+	c.places = findPlaces(c.index, c.shards)
+}
+
+// opened is a weight file that was opened, or why not.
+type opened struct {
+	shard *Shard
+	err   error
+}
+
+// openAhead reads the headers of a directory's weight files while its index is
+// parsed, which takes as long. The function it returns waits for them.
+func (c *Checkpoint) openAhead(l layout) func() map[string]opened {
+	files := map[string]opened{}
+	if l.index == "" {
+		return func() map[string]opened { return files }
 	}
-	c.where = make(map[string]place, n)
-	for i, s := range c.shards {
-		for name := range s.Names() {
-			c.where[name] = place(i)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, o := range c.openShards(l.weights, nil) {
+			files[o.shard.Name] = o
 		}
+	}()
+	return func() map[string]opened {
+		<-done
+		return files
 	}
 }
 
-func (c *Checkpoint) openShards(names []string) ([]*Shard, []error) {
-	shards, errs := make([]*Shard, len(names)), make([]error, len(names))
+// openShards opens weight files, several at a time, save those opened before.
+func (c *Checkpoint) openShards(names []string, before map[string]opened) []opened {
+	files := make([]opened, len(names))
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, name := range names {
+		if o, ok := before[name]; ok {
+			files[i] = o
+			continue
+		}
 		g.Go(func() error {
-			shards[i] = &Shard{Name: name}
+			s := &Shard{Name: name}
 			h, err := c.pool.handle(name)
 			if err == nil {
-				shards[i].File, err = safetensors.NewFile(h, h.st.Size())
+				s.File, err = safetensors.NewFile(h, h.st.Size())
 			}
-			errs[i] = err
+			files[i] = opened{s, err}
 			return nil
 		})
 	}
 	g.Wait()
-	return shards, errs
+	return files
 }
 
 func (c *Checkpoint) report(p Problem) { c.problems = append(c.problems, p) }

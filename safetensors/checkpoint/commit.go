@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -93,13 +94,27 @@ func (r *writing) fill(temp string) error {
 			return err
 		}
 		path := filepath.Join(temp, filepath.FromSlash(s.File))
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		if err := mkdirs(temp, s.File); err != nil {
 			return err
 		}
 		w, err := r.intoNew(s, path)
 		r.written = append(r.written, w)
 		if err != nil {
 			return fmt.Errorf("%s: %w", quote(s.File), err)
+		}
+	}
+	return nil
+}
+
+// mkdirs makes the folders of a file below temp. temp itself must be there: if
+// somebody removes it, what was written is gone and the write must fail.
+func mkdirs(temp, file string) error {
+	for i, c := range file {
+		if c != '/' {
+			continue
+		}
+		if err := os.Mkdir(filepath.Join(temp, filepath.FromSlash(file[:i])), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
 		}
 	}
 	return nil

@@ -146,8 +146,9 @@ func (c *Checkpoint) open(only string) error {
 		return c.nothing(entries)
 	}
 	c.files = names
+	ahead := c.openAhead(l)
 	loaded, rest := c.choose(l, single)
-	c.load(loaded, rest)
+	c.load(loaded, rest, ahead())
 	if single && len(c.shards) == 0 {
 		return c.problems[0].asError() // the one file asked for
 	}
