@@ -3,10 +3,13 @@ package scheme
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/ckpt-surgery/ckpt/internal/vectors"
 	st "github.com/ckpt-surgery/ckpt/safetensors"
@@ -126,6 +129,34 @@ func hostileShapes() [][16]byte {
 	return shapes
 }
 
+// Names and dtypes that hold what stands between the parts of a key. They come
+// from a header, which is UTF-8, but may be any.
+func TestHostileNames(t *testing.T) {
+	header := `{
+		"x.\u0000.weight": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]},
+		"x.5.weight":      {"dtype": "BF16", "shape": [1], "data_offsets": [2, 4]},
+		"x.{}.weight":     {"dtype": "BF16", "shape": [1], "data_offsets": [4, 6]},
+		"y.weight":        {"dtype": ".\u0000\nBF16", "shape": [1], "data_offsets": [6, 8]},
+		"y\n.5.weight":    {"dtype": "BF16", "shape": [1], "data_offsets": [8, 10]},
+		"\u00ff.6.weight": {"dtype": "\u00fe", "shape": [1], "data_offsets": [10, 12]},
+		"z\uffff.7.1.weight": {"dtype": "BF16", "shape": [1], "data_offsets": [12, 14]},
+		"x.5":             {"dtype": "BF16", "shape": [0], "data_offsets": [14, 14]}
+	}`
+	s := Look(open(t, fstest.MapFS{"model.safetensors": {Data: vectors.Raw(header, make([]byte, 14))}}))
+	var got []string
+	for _, l := range s.Layers {
+		got = append(got, fmt.Sprintf("%s %s %d", l.Modules, l.Scheme, l.Count))
+	}
+	want := []string{
+		"x BF16 1", "x.\x00 BF16 1", "x.{5} BF16 1", "x.{} BF16 1", "y\n.{5} BF16 1", "y .\x00\nBF16 1", "z\uffff.{7}.{1} BF16 1", "\u00ff.{6} \u00fe 1",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // Pairs of codes and scales in every combination of shapes.
 func TestHostileShapes(t *testing.T) {
 	dims := []string{"", " 0", " 1", " 0 0", " 16 16", " 0 9223372036854775808", " 9223372036854775808 9223372036854775808", " 18446744073709551615 3", " 1 1 1 1"}
@@ -160,6 +191,7 @@ func FuzzDetect(f *testing.F) {
 		f.Add(c.name+" "+string(c.dtype)+" 64 64\n", make([]byte, 16))
 	}
 	f.Fuzz(func(t *testing.T, text string, shape []byte) {
+		text = strings.ToValidUTF8(text, "?") // as a header is
 		var s [16]byte
 		copy(s[:], shape)
 		check(t, hostile(text, sixteen(t, s)))

@@ -26,8 +26,12 @@ type layerSet struct {
 	leaves  []string
 }
 
-// hole stands for a number in a pattern. No number is spelt so.
-const hole = "\x00"
+// hole stands for a number in a pattern, and border between pattern and label.
+// Both are bytes that no header holds, since it is UTF-8.
+const (
+	hole   = "\xff"
+	border = "\xfe"
+)
 
 func newLayerMap() *layerMap {
 	return &layerMap{sets: map[string]*layerSet{}, labels: map[Detected]string{}, quantized: map[string]bool{}}
@@ -51,7 +55,7 @@ func (l *layerMap) add(m *Module, d Detected, params uint64, bytes int64) {
 	label := l.label(m, d)
 	l.split(m.Name)
 	n := len(l.pattern)
-	l.pattern = append(append(l.pattern, '\n'), label...)
+	l.pattern = append(append(l.pattern, border...), label...)
 	s := l.sets[string(l.pattern)]
 	if s == nil {
 		s = &layerSet{LayerSet: LayerSet{Scheme: label}, pattern: string(l.pattern[:n]), numbers: make([]map[int]bool, len(l.numbers))}
@@ -98,9 +102,9 @@ func (l *layerMap) rows() []LayerSet {
 		if i := strings.LastIndexByte(leaf, '.'); i >= 0 {
 			parent, leaf = leaf[:i], leaf[i+1:]
 		}
-		key := strings.Join([]string{parent, s.Scheme, strconv.Itoa(s.Count)}, "\x00")
+		key := strings.Join([]string{parent, s.Scheme, strconv.Itoa(s.Count)}, border)
 		if len(s.numbers) == 0 || strings.Contains(leaf, "{") {
-			key += "\x00" + leaf
+			key += border + leaf
 		}
 		to := merged[key]
 		if to == nil {

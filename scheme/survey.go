@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ckpt-surgery/ckpt/internal/natural"
 	"github.com/ckpt-surgery/ckpt/safetensors"
 	"github.com/ckpt-surgery/ckpt/safetensors/checkpoint"
 )
@@ -85,7 +86,8 @@ func Look(c *checkpoint.Checkpoint) *Survey {
 	return s
 }
 
-// tied looks for the embedding and the head.
+// tied looks for the embedding and the head. An MTP head may have its own; the
+// first in natural order is the model's.
 func tied(c *checkpoint.Checkpoint, modules []Module) Tied {
 	var t Tied
 	var cfg struct {
@@ -102,14 +104,14 @@ func tied(c *checkpoint.Checkpoint, modules []Module) Tied {
 		base := m.Name[strings.LastIndexByte(m.Name, '.')+1:]
 		switch base {
 		case "embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embeddings":
-			if w := cmp.Or(m.Get(Weight), m.Get(Packed)); w != nil && t.Embedding == "" {
+			if w := cmp.Or(m.Get(Weight), m.Get(Packed)); w != nil && (t.Embedding == "" || natural.Compare(w.Tensor.Name, t.Embedding) < 0) {
 				t.Embedding = w.Tensor.Name
 			}
 		case "lm_head", "output", "embed_out":
 			if base == "output" && strings.Contains(m.Name, ".") {
 				continue // a block's output projection
 			}
-			if w := cmp.Or(m.Get(Weight), m.Get(Packed)); w != nil && t.Head == "" {
+			if w := cmp.Or(m.Get(Weight), m.Get(Packed)); w != nil && (t.Head == "" || natural.Compare(w.Tensor.Name, t.Head) < 0) {
 				t.Head = w.Tensor.Name
 			}
 		}

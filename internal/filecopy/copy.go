@@ -172,7 +172,7 @@ func (j *job) part(ctx context.Context, dstOff, srcOff, n int64) error {
 		from, _, err := j.sys.nextData(j.dst, dstOff)
 		j.blank = err == io.EOF || err == nil && from >= dstOff+n
 	}
-	if err := j.span(ctx, dstOff, srcOff, n); err != nil || j.end == dstOff+n {
+	if err := j.span(ctx, dstOff, srcOff, n); err != nil {
 		return err
 	}
 	// A hole at the end. Truncate would cut off what others wrote behind it

@@ -295,6 +295,26 @@ func TestShrinks(t *testing.T) {
 	}
 }
 
+// liar tells of one range of data, always.
+type liar struct {
+	*faulty
+	from, to int64
+}
+
+func (l liar) nextData(*os.File, int64) (int64, int64, error) { return l.from, l.to, nil }
+
+// TestNonsense copies everything if the file system tells nonsense about holes.
+func TestNonsense(t *testing.T) {
+	data := noise(16, 100_000)
+	for _, lie := range [][2]int64{{0, 5000}, {5000, 0}, {0, 0}, {-5, 100}, {0, 1 << 40}} {
+		j := &job{sys: liar{&faulty{step: faultStep}, lie[0], lie[1]}, dst: file(t, nil), src: file(t, data)}
+		if err := j.whole(t.Context(), 100_000); err != nil || j.written != 100_000 {
+			t.Errorf("%v: %d bytes, %v", lie, j.written, err)
+		}
+		holds(t, j.dst, data)
+	}
+}
+
 // TestCancel ends the context in the middle: at most the running call finishes.
 func TestCancel(t *testing.T) {
 	data := noise(15, faultSize)

@@ -34,7 +34,6 @@ type job struct {
 	promised  int64  // size that src must at least have
 	buf       []byte
 	written   int64
-	end       int64 // of the last byte written to dst
 }
 
 // span copies n bytes, hole by hole. The holes of a source that shrank look like
@@ -122,20 +121,16 @@ func (j *job) rangeStep(dstOff, srcOff, n int64) (int64, error) {
 		return 0, fmt.Errorf("at byte %d: %w", srcOff, &os.LinkError{Op: "copy_file_range", Old: j.src.Name(), New: j.dst.Name(), Err: err})
 	}
 	j.method = CopyFileRange
-	j.wrote(k, dstOff)
+	j.written += k
 	return k, nil
 }
 
-// bufferStep reads and writes up to a buffer full, ending it where a block ends
-// that may be left out.
+// bufferStep reads and writes up to a buffer full.
 func (j *job) bufferStep(dstOff, srcOff, n int64) (int64, error) {
-	if want := min(n, bufferBytes); int64(len(j.buf)) < want {
-		j.buf = make([]byte, want)
+	if j.buf == nil {
+		j.buf = make([]byte, min(j.promised-srcOff, bufferBytes)) // n may be short
 	}
 	b := j.buf[:min(n, int64(len(j.buf)))]
-	if over := (dstOff + int64(len(b))) % zeroBytes; over < int64(len(b)) && int64(len(b)) < n {
-		b = b[:int64(len(b))-over]
-	}
 	if k, err := j.sys.readAt(j.src, b, srcOff); k < len(b) {
 		if err == io.EOF {
 			has, err := regularSize(j.src)
@@ -177,16 +172,11 @@ func (j *job) put(b []byte, off int64) error {
 		return nil
 	}
 	k, err := j.sys.writeAt(j.dst, b, off)
-	j.wrote(int64(k), off)
+	j.written += int64(k)
 	if err == nil && k < len(b) {
 		err = io.ErrShortWrite
 	}
 	return err
-}
-
-func (j *job) wrote(k, off int64) {
-	j.written += k
-	j.end = off + k
 }
 
 func (j *job) advance(n int64) {

@@ -191,6 +191,20 @@ func TestGuessedHoles(t *testing.T) {
 	}
 }
 
+// TestSmallPieceFirst looks that a small piece of data does not set the size of
+// the buffer for what follows.
+func TestSmallPieceFirst(t *testing.T) {
+	src, _ := sparseFile(t, t.TempDir(), 8<<20, 4<<20, 5<<20, 6<<20, 7<<20)
+	if _, err := src.WriteAt([]byte("small"), 0); err != nil {
+		t.Fatal(err)
+	}
+	sys := &faulty{step: rangeBytes, fault: failAt(opRange, 0, syscall.EXDEV)}
+	j := &job{sys: sys, dst: file(t, nil), src: src}
+	if err := j.whole(t.Context(), 8<<20); err != nil || sys.calls[opRead] > 5 {
+		t.Errorf("%v, calls %v", err, sys.calls)
+	}
+}
+
 // TestTerabyte copies a file of 1 TB that is almost all hole.
 func TestTerabyte(t *testing.T) {
 	const size = 1 << 40

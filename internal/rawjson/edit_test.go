@@ -53,6 +53,9 @@ func TestEdit(t *testing.T) {
 		{"comma first", "set", "c", `3`, "{ \"a\": 1\n, \"b\": 2\n}", "{ \"a\": 1\n, \"b\": 2\n, \"c\": 3\n}"},
 		{"lines", "set", "b", `{"x":[1,{}],"y":1e-05}`, "{\n  \"a\": 1\n}", "{\n  \"a\": 1,\n  \"b\": {\n    \"x\": [\n      1,\n      {}\n    ],\n    \"y\": 1e-05\n  }\n}"},
 		{"four spaces", "set", "b", `{"x":1}`, "{\n    \"a\" :1\n}", "{\n    \"a\" :1,\n    \"b\" :{\n        \"x\" :1\n    }\n}"},
+		{"value below its name", "set", "b", `2`, "{\"a\":\n 1}", "{\"a\":\n 1, \"b\": 2}"},
+		{"new one follows the last", "set", "c", `{"x":1}`, "{\"a\": 1,\n  \"b\": 2\n}", "{\"a\": 1,\n  \"b\": 2,\n  \"c\": {\n    \"x\": 1\n  }\n}"},
+		{"old one stays as it was", "set", "a", `{"x":1}`, "{\"a\": 1,\n  \"b\": 2\n}", "{\"a\": {\"x\":1},\n  \"b\": 2\n}"},
 		{"far in", "set", "b", `{"x":1}`, "{\n                        \"a\": 1\n}", "{\n                        \"a\": 1,\n                        \"b\": {\n                          \"x\": 1\n                        }\n}"},
 		{"one line among lines", "set", "a/y", `{"z":[1]}`, "{\n  \"a\": {\"x\": 1}\n}", "{\n  \"a\": {\"x\": 1, \"y\": {\"z\":[1]}}\n}"},
 		{"no indentation", "set", "b", `{"x":1}`, "{\n\"a\": 1\n}", "{\n\"a\": 1,\n\"b\": {\n\"x\": 1\n}\n}"},
@@ -170,6 +173,20 @@ func TestEditErrors(t *testing.T) {
 			t.Errorf("%v: syntax error %+v", err, s)
 		}
 	}
+	long := strings.Repeat("x", 1000)
+	if _, err := Remove([]byte(`{}`), long); err == nil || len(err.Error()) > 300 {
+		t.Errorf("a long name: %v", err)
+	}
+	for name, err := range map[string]error{
+		"Replace":     func() error { _, err := Replace([]byte(`{"a":`), []byte("1"), "b"); return err }(),
+		"Append":      func() error { _, err := Append([]byte(`{"a":`), []byte("1"), "b"); return err }(),
+		"Remove":      func() error { _, err := Remove([]byte(`{"a":`), "b"); return err }(),
+		"EditMembers": func() error { _, err := EditMembers([]byte(`{"a":`), nil, "b"); return err }(),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), "byte 5: not JSON") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	if _, _, err := Get([]byte(`{"a":`), "b"); err == nil || !strings.HasPrefix(err.Error(), "byte 5: not JSON") {
 		t.Errorf("Get: %v", err)
 	}
@@ -211,6 +228,9 @@ func TestEditMembers(t *testing.T) {
 	got, err := EditMembers([]byte(`{"x":1}`), []Member{set("b"), set("a")}, "m", "n")
 	if want := `{"x":1,"m":{"n":{"a":"new","b":"new"}}}`; err != nil || string(got) != want {
 		t.Errorf("object made: %s %v", got, err)
+	}
+	if got, err := EditMembers([]byte(`{"x": 1}`), nil, "m"); err != nil || string(got) != `{"x": 1}` {
+		t.Errorf("nothing to do: %s %v", got, err)
 	}
 	for want, members := range map[string][]Member{
 		`"m"."a": given twice`:                     {set("a"), set("a")},

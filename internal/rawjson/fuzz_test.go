@@ -108,7 +108,7 @@ func pressed(value []byte) string {
 		return err.Error()
 	}
 	style := style{colon: ":"}
-	return string(style.set(append(s[:len(s):len(s)], '\n'))[:])
+	return string(bytes.TrimSpace(style.set(append(s[:len(s):len(s)], '\n'))))
 }
 
 // outermost returns the part of a path up to the first name that is not there.

@@ -107,7 +107,7 @@ func (d *document) container(from, to int, all bool) (container, error) {
 		err = t.Done()
 	}
 	if err != nil {
-		return container{}, located(err, from)
+		return container{}, located(err)
 	}
 	return c, nil
 }
@@ -148,14 +148,14 @@ func (d *document) items(t *Tokens, from int) (container, error) {
 	}
 }
 
-// located gives an error its byte in the text, if what was read begins at from.
-func located(err error, from int) error {
+// located puts its byte before an error. There is none past the first reading of
+// the whole text, so that bytes count from its start.
+func located(err error) error {
 	s := &SyntaxError{0, errors.New("the text is empty")}
-	if err != io.EOF && !errors.As(err, &s) {
-		return err
+	if err != io.EOF {
+		errors.As(err, &s)
 	}
-	at := &SyntaxError{s.Offset + from, s.Err}
-	return fmt.Errorf("byte %d: %w", at.Offset, at)
+	return fmt.Errorf("byte %d: %w", s.Offset, s)
 }
 
 // broken returns the error for a path that does not lead to an item: no such

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ckpt-surgery/ckpt/internal/kernel"
+	"github.com/ckpt-surgery/ckpt/safetensors"
 	"github.com/ckpt-surgery/ckpt/safetensors/checkpoint"
 	"github.com/ckpt-surgery/ckpt/scheme"
 )
@@ -261,6 +262,9 @@ func (t *target) finding(all bool) (Finding, bool) {
 	case t.part == scheme.Scale || t.part == scheme.ScaleInv:
 		f.Code, f.Message = ScaleNaN, fmt.Sprintf("%s of %d scales", bad, elements)
 		f.Repair = "quantize the module again from its source"
+		if t.DType == safetensors.F8E4M3 {
+			f.Repair = "ckpt clamp-nan, which is exact where a block's codes are all zero; else " + f.Repair
+		}
 	case t.part.IsScale():
 		f.Code, f.Message = GlobalScale, fmt.Sprintf("%s; all that this scale applies to becomes NaN or zero", bad)
 		f.Repair = "calibrate again, or take the value from a sibling; a dead expert's scale may be 1.0"
