@@ -17,7 +17,7 @@ Results go to stdout, everything else to stderr. Flags may stand anywhere; "--" 
 MODEL is a directory, one .safetensors file, an index, or a snapshot in Hugging Face's cache.` + exitCodes),
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object on stdout"},
-			&cli.BoolFlag{Name: "quiet", Usage: "print no progress and no notes"},
+			&cli.BoolFlag{Name: "quiet", Usage: "draw no progress"},
 		},
 		Commands: []*cli.Command{
 			inspectCommand(s),

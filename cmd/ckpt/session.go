@@ -162,13 +162,6 @@ func (s *session) finish(err error) int {
 // complain prints an error for a person.
 func (s *session) complain(f *failure) { fmt.Fprintf(s.stderr, "ckpt: %s\n", clean(f.Error())) }
 
-// note prints a line that is no result.
-func (s *session) note(c *cli.Context, format string, args ...any) {
-	if !c.Bool("quiet") {
-		fmt.Fprintf(s.stderr, format+"\n", args...)
-	}
-}
-
 // progress returns a callback that draws a bar on stderr once the work has taken
 // a second, and a function that clears it. Without a terminal it is nil.
 func (s *session) progress(c *cli.Context, what string) (update func(done, total int64), stop func()) {
