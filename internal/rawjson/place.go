@@ -76,7 +76,7 @@ type document struct {
 
 // find reads all of the text and follows the path.
 func find(text []byte, path []string) (*document, error) {
-	d := &document{text: text, strict: strict(text), eol: "\n", path: path}
+	d := &document{text: text, strict: Strict(text), eol: "\n", path: path}
 	if eol, _, ok := lastLine(d.strict[:strings.IndexByte(d.strict, '\n')+1]); ok {
 		d.eol = eol
 	}

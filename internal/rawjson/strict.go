@@ -7,12 +7,12 @@ import (
 
 const bom = "\xef\xbb\xbf"
 
-// strict returns text as strict JSON of the same length, so that places in it
+// Strict returns text as strict JSON of the same length, so that places in it
 // are places in text: a byte order mark at the start becomes white space, and
 // the literals that Python writes for numbers JSON does not have (NaN, Infinity,
 // -Infinity) become digits. Where Python would not read such a literal either, it
 // stays, and the parser says so.
-func strict(text []byte) string {
+func Strict(text []byte) string {
 	mark := bytes.HasPrefix(text, []byte(bom))
 	if !mark && !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
 		return string(text)

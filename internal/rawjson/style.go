@@ -140,7 +140,7 @@ func check(value []byte) ([]byte, error) {
 	if jsontext.Value(trimmed).IsValid(jsontext.AllowDuplicateNames(true)) {
 		return trimmed, nil
 	}
-	d := &document{strict: strict(value)}
+	d := &document{strict: Strict(value)}
 	c, err := d.container(0, len(value), true)
 	if err == nil && c.end-c.start != len(trimmed) {
 		err = errors.New("it begins with a byte order mark")
@@ -158,7 +158,7 @@ func (s *style) set(value []byte) []byte {
 	if value[0] != '{' && value[0] != '[' || !s.lines && bytes.IndexByte(value, '\n') < 0 {
 		return value
 	}
-	text := strict(value)
+	text := Strict(value)
 	l := &setter{style: s, value: value, t: NewTokens(text), out: make([]byte, 0, 2*len(value))}
 	l.next()
 	l.write(s.indent)

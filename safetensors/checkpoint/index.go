@@ -22,7 +22,7 @@ type Index struct {
 	Name      string  // the file's name
 	TotalSize float64 // metadata.total_size in bytes, NaN if absent; some writers store a fraction or 0
 
-	files      []string         // distinct weight_map values, in natural order
+	files      []string         // distinct weight_map values, as they appear
 	tensors    []string         // weight_map keys in the file's order
 	where      map[string]int32 // tensor to its place in files
 	duplicates []string         // keys that stand more than once
@@ -30,7 +30,7 @@ type Index struct {
 
 // Files returns the weight files the index names, in natural order. The names
 // are as written and may be hostile.
-func (x *Index) Files() []string { return slices.Clone(x.files) }
+func (x *Index) Files() []string { return slices.SortedFunc(slices.Values(x.files), natural.Compare) }
 
 // File returns the weight file in which the index places a tensor.
 func (x *Index) File(tensor string) (string, bool) {
@@ -61,7 +61,6 @@ func ParseIndex(text []byte) (*Index, error) {
 		}
 		return nil, fmt.Errorf("byte %d: %w", at, err)
 	}
-	x.sortFiles()
 	slices.Sort(x.duplicates)
 	x.duplicates = slices.Compact(x.duplicates)
 	return x, nil
@@ -150,26 +149,4 @@ func (p *indexParser) tensor(x *Index, tensor string) error {
 	}
 	x.where[tensor] = i
 	return nil
-}
-
-// sortFiles puts the files in natural order and renumbers what points at them.
-func (x *Index) sortFiles() {
-	old := slices.Clone(x.files)
-	slices.SortFunc(x.files, natural.Compare)
-	place := make(map[string]int32, len(old))
-	for i, f := range x.files {
-		place[f] = int32(i)
-	}
-	moved := make([]int32, len(old))
-	same := true
-	for i, f := range old {
-		moved[i] = place[f]
-		same = same && moved[i] == int32(i)
-	}
-	if same {
-		return
-	}
-	for t, i := range x.where {
-		x.where[t] = moved[i]
-	}
 }

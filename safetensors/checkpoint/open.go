@@ -208,7 +208,7 @@ func without(names, others []string) []string {
 // indexedFiles returns the files the index names that may be opened.
 func (c *Checkpoint) indexedFiles() []string {
 	var ok []string
-	for _, name := range c.index.files {
+	for _, name := range c.index.Files() {
 		err := checkName(name)
 		if err == nil && !strings.HasSuffix(name, weightSuffix) {
 			err = &refused{IndexPath, name, "is no .safetensors file", "only .safetensors files are read"}
