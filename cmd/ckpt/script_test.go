@@ -222,14 +222,16 @@ func cmdInterrupt(ts *testscript.TestScript, neg bool, args []string) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), &stdout, &stderr
 	ts.Check(cmd.Start())
 	defer cmd.Process.Kill()
-	for deadline := time.Now().Add(20 * time.Second); !isOpen(cmd.Process.Pid, ts.MkAbs(args[1])); time.Sleep(10 * time.Millisecond) {
+	file, err := filepath.EvalSymlinks(ts.MkAbs(args[1]))
+	ts.Check(err)
+	for deadline := time.Now().Add(20 * time.Second); !isOpen(cmd.Process.Pid, file); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("%s was not opened", args[1])
 		}
 	}
 	start := time.Now()
 	ts.Check(cmd.Process.Signal(os.Interrupt))
-	err := cmd.Wait()
+	err = cmd.Wait()
 	took := time.Since(start)
 	ts.Check(os.WriteFile(ts.MkAbs("out"), stdout.Bytes(), 0o666))
 	ts.Check(os.WriteFile(ts.MkAbs("err"), stderr.Bytes(), 0o666))
