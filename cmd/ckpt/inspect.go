@@ -22,6 +22,7 @@ type inspectReport struct {
 	Tied         scheme.Tied          `json:"tied"`
 	Totals       inspectTotals        `json:"totals"`
 	Problems     []checkpoint.Problem `json:"problems"`
+	NotChecked   []string             `json:"not_checked"`
 }
 
 type inspectTensor struct {
@@ -80,6 +81,7 @@ func newInspectReport(ck *checkpoint.Checkpoint, look *scheme.Survey, tensors bo
 		Tied:         look.Tied,
 		Totals:       inspectTotals{ck.Len(), look.Bytes, look.Params, len(ck.Shards())},
 		Problems:     append(append([]checkpoint.Problem{}, ck.Problems()...), look.Problems...),
+		NotChecked:   []string{"the values of the tensors; ckpt scan-nan reads them"},
 	}
 	if tensors {
 		for t := range ck.Tensors() {
@@ -113,6 +115,9 @@ func (r *inspectReport) print(w io.Writer) {
 	if len(r.Problems) > 0 {
 		fmt.Fprintf(w, "\n%s:\n", plural(len(r.Problems), "problem"))
 		printProblems(w, r.Problems)
+	}
+	for _, n := range r.NotChecked {
+		fmt.Fprintf(w, "\nnot checked: %s\n", n)
 	}
 }
 

@@ -17,6 +17,7 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second ^C kills
 	s := &session{stdout: stdout, stderr: stderr, json: wantsJSON(args)}
 	app := newApp(s)
 	if len(args) > 1 && args[1] == completeCommand {

@@ -205,7 +205,11 @@ func TestFilesThatChange(t *testing.T) {
 	if err := os.Truncate(first, st.Size()-4); err != nil {
 		t.Fatal(err)
 	}
+	before := c.BytesRead()
 	got, err := readAll(c, "t0")
+	if n := c.BytesRead() - before; n != int64(len("tensor ")) {
+		t.Errorf("cut: %d bytes counted", n)
+	}
 	var bad *safetensors.Error
 	if !errors.As(err, &bad) || bad.Class != safetensors.Shrunk || bad.File != part(0, n) || bad.Tensor != "t0" || string(got) != "tensor " {
 		t.Errorf("cut: %q, %v", got, err)
