@@ -319,15 +319,12 @@ func TestNonsense(t *testing.T) {
 func TestCancel(t *testing.T) {
 	data := noise(15, faultSize)
 	for _, op := range []string{opRange, opRead, opWrite, opData} {
-		ctx, cancel := context.WithCancelCause(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
 		j := &job{dst: file(t, nil), src: file(t, data)}
-		at := 1
-		if op == opData {
-			at = 0
-		}
+		at := map[string]int{opRange: 1, opRead: 1, opWrite: 1, opData: 0}[op]
 		sys := &faulty{step: faultStep, fault: func(o string, call int) error {
 			if o == op && call == at {
-				cancel(nil)
+				cancel()
 			}
 			if o == opRange && (op == opRead || op == opWrite) {
 				return syscall.EXDEV
@@ -339,7 +336,7 @@ func TestCancel(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || sys.calls[op] != at+1 || j.written > 2<<20 {
 			t.Errorf("%s: %v; calls %v", op, err, sys.calls)
 		}
-		cancel(nil)
+		cancel()
 	}
 }
 

@@ -129,8 +129,14 @@ func indexRank(name string) int {
 	return 2
 }
 
+// variantName is what variants are called.
+var variantName = regexp.MustCompile(`^(?i:(fp|bf|f|int|i|q)[0-9]+.*|(non_)?ema)$`)
+
 // otherVariants returns the files that hold another variant of weights which
 // stand in the directory too: x.fp16.safetensors beside x.safetensors.
+//
+// A dotted name alone does not make a variant: model.mtp.safetensors beside
+// model.safetensors is a part of the model, and engines load it.
 func otherVariants(names []string) []string {
 	plain := map[string]bool{}
 	for _, n := range names {
@@ -140,7 +146,7 @@ func otherVariants(names []string) []string {
 	}
 	var other []string
 	for _, n := range names {
-		if w := parseWeightName(n); w.variant != "" && plain[w.stem] {
+		if w := parseWeightName(n); variantName.MatchString(w.variant) && plain[w.stem] {
 			other = append(other, n)
 		}
 	}

@@ -61,7 +61,12 @@ func newDirFS(root, dir string) (*dirFS, error) {
 	}
 	d := &dirFS{root: root, dir: dir, allowed: []string{real}}
 	if repo, ok := hubRepository(real); ok {
-		d.allowed = append(d.allowed, filepath.Join(repo, "blobs"), filepath.Join(filepath.Dir(repo), "blobs"))
+		for _, blobs := range []string{filepath.Join(repo, "blobs"), filepath.Join(filepath.Dir(repo), "blobs")} {
+			if onDisk, err := filepath.EvalSymlinks(blobs); err == nil { // the folder itself may be kept on another disk
+				blobs = onDisk
+			}
+			d.allowed = append(d.allowed, blobs)
+		}
 	}
 	return d, nil
 }

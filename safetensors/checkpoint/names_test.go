@@ -113,14 +113,15 @@ func TestPlanLayout(t *testing.T) {
 
 func TestOtherVariants(t *testing.T) {
 	for names, want := range map[string]string{
-		"":                                         "",
-		"x.safetensors y.safetensors":              "",
-		"x.fp16.safetensors":                       "",
-		"x.fp16.safetensors x.bf16.safetensors":    "",
-		"x.fp16.safetensors x.safetensors":         "x.fp16.safetensors",
-		"x.fp16.safetensors y.safetensors":         "",
-		"x-001-of-002.safetensors x.a.safetensors": "x.a.safetensors",
-		"x.safetensors x.a-001-of-001.safetensors x-001-of-001.b.safetensors": "x.a-001-of-001.safetensors x-001-of-001.b.safetensors",
+		"":                                            "",
+		"x.safetensors y.safetensors":                 "",
+		"x.fp16.safetensors":                          "",
+		"x.fp16.safetensors x.bf16.safetensors":       "",
+		"x.fp16.safetensors x.safetensors":            "x.fp16.safetensors",
+		"x.fp16.safetensors y.safetensors":            "",
+		"x-001-of-002.safetensors x.bf16.safetensors": "x.bf16.safetensors",
+		"x.safetensors x.mtp.safetensors":             "",
+		"x.safetensors x.int8-001-of-001.safetensors x-001-of-001.ema.safetensors": "x.int8-001-of-001.safetensors x-001-of-001.ema.safetensors",
 	} {
 		if got := strings.Join(otherVariants(strings.Fields(names)), " "); got != want {
 			t.Errorf("%s: %q, want %q", names, got, want)

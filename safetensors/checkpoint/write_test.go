@@ -14,8 +14,53 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ckpt-surgery/ckpt/internal/vectors"
+	"github.com/ckpt-surgery/ckpt/safetensors"
 	"github.com/ckpt-surgery/ckpt/safetensors/checkpoint"
 )
+
+const (
+	crashTensor = "model.layers.1.mlp.down_proj.weight"
+	headName    = "model_mtp.safetensors"
+)
+
+// bump adds one to each byte of a range whose value is even, so that doing it
+// again changes nothing.
+func bump(block []byte, _ int64) {
+	for i := range block {
+		block[i] |= 1
+	}
+}
+
+func bumpTensor(c *checkpoint.Checkpoint) checkpoint.Change {
+	t, _ := c.Tensor(crashTensor)
+	return checkpoint.Change{Patches: map[string][]checkpoint.Patch{t.Shard.Name: {{Offset: t.Offset, Length: t.Bytes, Edit: bump}}}}
+}
+
+// addHead adds a weight file and changes config.json, as a graft does.
+func addHead(*checkpoint.Checkpoint) checkpoint.Change {
+	l, err := safetensors.NewLayout([]safetensors.Slot{
+		{Info: safetensors.Info{Name: "mtp.fc.weight", DType: "BF16", Shape: []uint64{64, 128}}},
+		{Info: safetensors.Info{Name: "mtp.norm.weight", DType: "BF16", Shape: []uint64{64}}},
+	}, map[string]string{"format": "pt"})
+	if err != nil {
+		panic(err)
+	}
+	return checkpoint.Change{
+		Shards: []checkpoint.NewShard{{Name: headName, Layout: l, Fill: func(_ context.Context, w *safetensors.Writer) error {
+			for _, s := range l.Slots() {
+				t, err := w.Tensor(s.Name)
+				if err != nil {
+					return err
+				}
+				if _, err := t.Write(make([]byte, s.Bytes)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}},
+		Files: map[string][]byte{"config.json": []byte(`{"new":true}`)},
+	}
+}
 
 // plan opens a model and plans a change of it.
 func plan(t *testing.T, path string, change func(*checkpoint.Checkpoint) checkpoint.Change, to checkpoint.Target) (*checkpoint.WritePlan, error) {

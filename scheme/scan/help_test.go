@@ -129,8 +129,16 @@ func checkPositions(t testing.TB, c *checkpoint.Checkpoint, files fstest.MapFS, 
 			if got := files[f.File].Data[p.Offset:][:len(value)]; !slices.Equal(got, value) {
 				t.Errorf("%s: the file has % x at byte %d, not % x", f.Tensor, got, p.Offset, value)
 			}
-			if len(p.Index) != len(tensor.Shape) {
-				t.Errorf("%s: index %v for the shape %v", f.Tensor, p.Index, tensor.Shape)
+			size := int64(tensor.DType.Bits() / 8) // of a complex number's halves both are in it
+			number := uint64(0)
+			for i, dim := range tensor.Shape {
+				if len(p.Index) != len(tensor.Shape) || p.Index[i] >= dim {
+					t.Fatalf("%s: index %v for the shape %v", f.Tensor, p.Index, tensor.Shape)
+				}
+				number = number*dim + p.Index[i]
+			}
+			if got := uint64((p.Offset - tensor.Offset) / size); got != number {
+				t.Errorf("%s: byte %d is element %d, not %v", f.Tensor, p.Offset, got, p.Index)
 			}
 		}
 	}

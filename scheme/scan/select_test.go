@@ -186,6 +186,10 @@ func TestDuplicates(t *testing.T) {
 	if len(r.Findings) != 2 || r.Findings[0].File != m.Shards[0].Name || r.Findings[1].File != m.Shards[1].Name {
 		t.Errorf("%+v", r.Findings)
 	}
+	// The duplicate is a problem of files that are scanned all the same.
+	if r := scanFS(t, m.FS(), Options{All: true}); len(r.NotChecked) > 0 {
+		t.Errorf("not checked %q", r.NotChecked)
+	}
 }
 
 // Findings come in the order of shards and data, with what kind of tensor it is.

@@ -111,7 +111,7 @@ func TestUnreadAll(t *testing.T) {
 	big, _ := large()
 	files := big.FS()
 	for _, workers := range []int{1, 2, 8} {
-		fsys := brokenAll{files, new(atomic.Bool)}
+		fsys := brokenAll{files, new(atomic.Bool), new(atomic.Int64)}
 		c := open(t, fsys)
 		fsys.armed.Store(true)
 		r, err := Scan(context.Background(), c, Options{Workers: workers})
@@ -121,13 +121,31 @@ func TestUnreadAll(t *testing.T) {
 		if len(r.Findings) > 0 {
 			t.Errorf("%d workers: findings in nothing: %+v", workers, r.Findings)
 		}
+		// Of a shard that failed no more is asked for, but by workers that were about to.
+		if n := fsys.refused.Load(); n < 2 || n > 2*int64(workers) {
+			t.Errorf("%d workers: %d reads of two shards that fail", workers, n)
+		}
 	}
 }
 
 // brokenAll is a file system of which no file can be read once it is armed.
 type brokenAll struct {
 	fstest.MapFS
-	armed *atomic.Bool
+	armed   *atomic.Bool
+	refused *atomic.Int64
+}
+
+// brokenFile is one of its files.
+type brokenFile struct {
+	failingFile
+	refused *atomic.Int64
+}
+
+func (f brokenFile) ReadAt(p []byte, off int64) (int, error) {
+	if f.fsys.armed.Load() {
+		f.refused.Add(1)
+	}
+	return f.failingFile.ReadAt(p, off)
 }
 
 func (b brokenAll) Open(name string) (fs.File, error) {
@@ -135,7 +153,7 @@ func (b brokenAll) Open(name string) (fs.File, error) {
 	if err != nil || !strings.HasSuffix(name, ".safetensors") {
 		return file, err
 	}
-	return failingFile{file, failing{b.MapFS, name, 0, errDisk, b.armed}}, nil
+	return brokenFile{failingFile{file, failing{b.MapFS, name, 0, errDisk, b.armed}}, b.refused}, nil
 }
 
 // With all a shard of which a part was read does not pass for one of zeros.

@@ -147,6 +147,21 @@ func TestZerosOfForms(t *testing.T) {
 	}
 }
 
+// The code of a NaN in each kind of scale.
+func TestScaleCodes(t *testing.T) {
+	for name, code := range map[string]string{
+		"m.weight_scale": ScaleNaN, "m.weight_scale_inv": ScaleNaN, "m.scales": ScaleNaN, "experts.up_proj_weight_scale": ScaleNaN,
+		"m.weight_scale_2": GlobalScale, "m.weight_global_scale": GlobalScale, "m.input_scale": GlobalScale,
+		"m.input_global_scale": GlobalScale, "m.output_scale": GlobalScale, "m.k_scale": GlobalScale, "m.v_scale": GlobalScale,
+		"m.bias": TensorNaN, "m.weight": TensorNaN, "m.sinks": TensorNaN, "norm": TensorNaN,
+	} {
+		f := scanFS(t, oneFile(filled(name, st.F32, []int{2}, "0000803f", "0000c07f")), Options{}).Findings[0]
+		if f.Code != code || f.Severity != checkpoint.Corrupt {
+			t.Errorf("%s: %s %s, want %s", name, f.Severity, f.Code, code)
+		}
+	}
+}
+
 // The severities that a finding may have, by its code.
 func TestFindingsOfCodes(t *testing.T) {
 	m := vectors.NVFP4(vectors.T1(), false)

@@ -96,15 +96,19 @@ func TestBlockBorders(t *testing.T) {
 			}
 		}
 	}
-	// A weight that is not zero only in its last block.
+	// A weight that is not zero only in one of its blocks.
 	tensor := filled("m.weight", st.BF16, []int{3, blockSize}, "0000")
-	for _, zero := range []bool{true, false} {
-		if !zero {
-			tensor.Data[len(tensor.Data)-1] = 0x3f
+	if r := scanFS(t, oneFile(tensor), Options{All: true}); len(r.Findings) != 1 || !r.Findings[0].Zero {
+		t.Errorf("all zero: %+v", r.Findings)
+	}
+	for _, b := range borders(len(tensor.Data)) {
+		tensor.Data[b] = 0x3f
+		for _, workers := range []int{1, 2} {
+			if r := scanFS(t, oneFile(tensor), Options{All: true, Workers: workers}); len(r.Findings) > 0 {
+				t.Errorf("all but byte %d zero: %+v", b, r.Findings)
+			}
 		}
-		if r := scanFS(t, oneFile(tensor), Options{All: true}); (len(r.Findings) == 1) != zero {
-			t.Errorf("zero %t: %+v", zero, r.Findings)
-		}
+		tensor.Data[b] = 0
 	}
 }
 
