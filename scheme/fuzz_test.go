@@ -140,15 +140,18 @@ func TestHostileNames(t *testing.T) {
 		"y\n.5.weight":    {"dtype": "BF16", "shape": [1], "data_offsets": [8, 10]},
 		"\u00ff.6.weight": {"dtype": "\u00fe", "shape": [1], "data_offsets": [10, 12]},
 		"z\uffff.7.1.weight": {"dtype": "BF16", "shape": [1], "data_offsets": [12, 14]},
-		"x.5":             {"dtype": "BF16", "shape": [0], "data_offsets": [14, 14]}
+		"w.5.b.weight":     {"dtype": "c\nBF16", "shape": [1], "data_offsets": [14, 16]},
+		"w.5.b\nc.weight": {"dtype": "BF16", "shape": [1], "data_offsets": [16, 18]},
+		"x.5":             {"dtype": "BF16", "shape": [0], "data_offsets": [18, 18]}
 	}`
-	s := Look(open(t, fstest.MapFS{"model.safetensors": {Data: vectors.Raw(header, make([]byte, 14))}}))
+	s := Look(open(t, fstest.MapFS{"model.safetensors": {Data: vectors.Raw(header, make([]byte, 18))}}))
 	var got []string
 	for _, l := range s.Layers {
 		got = append(got, fmt.Sprintf("%s %s %d", l.Modules, l.Scheme, l.Count))
 	}
 	want := []string{
 		"x BF16 1", "x.\x00 BF16 1", "x.{5} BF16 1", "x.{} BF16 1", "y\n.{5} BF16 1", "y .\x00\nBF16 1", "z\uffff.{7}.{1} BF16 1", "\u00ff.{6} \u00fe 1",
+		"w.{5}.b c\nBF16 1", "w.{5}.b\nc BF16 1",
 	}
 	slices.Sort(got)
 	slices.Sort(want)

@@ -145,6 +145,9 @@ func TestLayerNames(t *testing.T) {
 		// Siblings are drawn together if there are as many of one as of the other.
 		{[]string{"m.0.q.weight", "m.0.k.weight", "m.1.q.weight", "m.1.k.weight"}, []string{"m.{0-1}.{k,q} x4"}},
 		{[]string{"m.0.q.weight", "m.0.k.weight", "m.1.q.weight"}, []string{"m.{0-1}.q x2", "m.{0}.k x1"}},
+		{[]string{"m.0.e.0.k.weight", "m.0.e.1.k.weight", "m.1.e.0.k.weight", "m.1.e.1.k.weight", "m.0.e.0.q.weight", "m.1.e.1.q.weight"},
+			[]string{"m.{0-1}.e.{0-1}.k x4", "m.{0-1}.e.{0-1}.q x2"}},
+		{[]string{"m.0.mlp.0.weight", "m.1.mlp.0.weight", "m.0.mlp.act.weight", "m.1.mlp.act.weight"}, []string{"m.{0-1}.mlp.act x2", "m.{0-1}.mlp.{0} x2"}},
 		// Without numbers every module has a row.
 		{[]string{"m.a.weight", "m.b.weight"}, []string{"m.a x1", "m.b x1"}},
 		// No numbers.
