@@ -133,8 +133,12 @@ func (f *File) headerLength() (int64, error) {
 	n := binary.LittleEndian.Uint64(b[:])
 	switch {
 	case n > MaxHeader:
+		advice := "too many tensors for one file: write it as several shards"
+		if n > 100*MaxHeader { // no writer got that far
+			advice = "not a safetensors file, or a damaged one: fetch it again"
+		}
 		return 0, &Error{Class: HeaderTooLarge, Offset: 0, Detail: fmt.Sprintf(
-			"declares %d bytes, the limit is %d and the file has %d; too many tensors for one file: write it as several shards", n, MaxHeader, f.size)}
+			"declares %d bytes, the limit is %d and the file has %d; %s", n, MaxHeader, f.size, advice)}
 	case n > uint64(f.size-8):
 		return 0, &Error{Class: HeaderLength, Offset: 0, Want: int64(n) + 8, Have: f.size, Detail: fmt.Sprintf(
 			"declares %d bytes, the file has %d: truncated; fetch it again", n, f.size)}

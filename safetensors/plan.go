@@ -54,6 +54,7 @@ func NewLayout(slots []Slot, metadata map[string]string) (*Layout, error) {
 	var data uint64
 	for i := range l.slots {
 		s := &l.slots[i]
+		s.Shape = slices.Clone(s.Shape)
 		if _, ok := l.byName[s.Name]; ok {
 			return nil, fault(s, DuplicateName, "a file holds each name once")
 		}

@@ -18,6 +18,7 @@ type Writer struct {
 	spans  [][]span // by slot: what has been written, sorted and merged
 	err    error    // the first error; it sticks
 	closed bool
+	busy   sync.WaitGroup // writes under way
 }
 
 // span is a range of a tensor's bytes.
@@ -62,7 +63,11 @@ func (t *TensorWriter) WriteAt(p []byte, off int64) (int, error) {
 	if err := t.w.claim(t.slot, off, int64(len(p))); err != nil {
 		return 0, err
 	}
+	defer t.w.busy.Done()
 	n, err := t.w.w.WriteAt(p, t.w.layout.slots[t.slot].Offset+off)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
 	if err != nil {
 		err = fmt.Errorf("tensor %s: %w", quoteName(t.w.layout.slots[t.slot].Name), err)
 		t.w.mu.Lock()
@@ -80,7 +85,7 @@ func (w *Writer) fail(err error) error {
 	return err
 }
 
-// claim notes that a range is being written.
+// claim notes that a range is being written; the caller then says busy.Done.
 func (w *Writer) claim(slot int, off, n int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,6 +99,7 @@ func (w *Writer) claim(slot int, off, n int64) error {
 		return w.fail(&Error{Class: WrongLength, Offset: -1, Tensor: s.Name, Want: s.Bytes, Have: off + n,
 			Detail: fmt.Sprintf("%d bytes at %d: too much, the layout has %d", n, off, s.Bytes)})
 	case n == 0:
+		w.busy.Add(1)
 		return nil
 	}
 	spans := w.spans[slot]
@@ -121,19 +127,24 @@ func (w *Writer) claim(slot int, off, n int64) error {
 		spans = slices.Insert(spans, i, span{off, off + n})
 	}
 	w.spans[slot] = spans
+	w.busy.Add(1) // under the lock, and not after Close
 	return nil
 }
 
-// Close proves that every tensor is complete and writes the header. It does not
-// close the underlying writer. Close again returns the first result.
+// Close waits for writes that are under way, proves that every tensor is complete
+// and writes the header. It does not close the underlying writer. Close again
+// returns the first result.
 func (w *Writer) Close() error {
 	w.mu.Lock()
+	again := w.closed
+	w.closed = true
+	w.mu.Unlock()
+	w.busy.Wait()
+	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.err != nil {
-		w.closed = true
+	if again || w.err != nil {
 		return w.err
 	}
-	w.closed = true
 	for i, s := range w.layout.slots {
 		var have int64
 		for _, x := range w.spans[i] {

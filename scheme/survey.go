@@ -82,7 +82,10 @@ func Look(c *checkpoint.Checkpoint) *Survey {
 	}
 	s.Tied = tied(c, modules)
 	s.Declared = readDeclared(c)
-	s.Problems = s.Declared.disagree(found)
+	malformed := func(p checkpoint.Problem) bool { return p.Code == checkpoint.ConfigMalformed }
+	if !slices.ContainsFunc(c.Problems(), malformed) { // else nobody knows what is declared
+		s.Problems = s.Declared.disagree(found)
+	}
 	return s
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/ckpt-surgery/ckpt/internal/atomicfile"
 	"github.com/ckpt-surgery/ckpt/safetensors/checkpoint"
 )
 
@@ -89,23 +90,18 @@ func writeSample(dir string) (planted []plantedAt, err error) {
 		}
 		return nil, err
 	}
-	temp, err := os.MkdirTemp(filepath.Dir(dir), ".ckpt-demo.tmp-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(temp) // nothing is there after the rename
-	whole := filepath.Join(temp, "sample")
 	files, err := fs.Sub(sample, "sample")
 	if err != nil {
 		return nil, err
 	}
-	if err := os.CopyFS(whole, files); err != nil {
-		return nil, err
-	}
-	if planted, err = plant(whole); err != nil {
-		return nil, err
-	}
-	return planted, os.Rename(whole, dir)
+	err = atomicfile.WriteDir(dir, nil, func(temp string) error {
+		if err := os.CopyFS(temp, files); err != nil {
+			return err
+		}
+		planted, err = plant(temp)
+		return err
+	})
+	return planted, err
 }
 
 // plant puts NaN bytes into the block scales of the last layer's o_proj, as a

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -49,6 +50,7 @@ const mark = ".ckpt-tmp-"
 // tempName returns a new temporary name beside path.
 func tempName(path string) string {
 	dir, base := filepath.Split(filepath.Clean(path))
+	base = base[:min(len(base), 200)] // file systems end names at 255 bytes
 	return dir + "." + base + mark + strings.ToLower(rand.Text()[:10])
 }
 
@@ -61,7 +63,7 @@ func Leftovers(dir, base string) []string {
 	}
 	var found []string
 	for _, e := range entries {
-		if of, _, ok := strings.Cut(e.Name(), mark); ok && (base == "" || of == "."+base) {
+		if Temporary(e.Name()) && (base == "" || strings.HasPrefix(e.Name(), "."+base[:min(len(base), 200)]+mark)) {
 			found = append(found, filepath.Join(dir, e.Name()))
 		}
 	}
@@ -70,7 +72,9 @@ func Leftovers(dir, base string) []string {
 }
 
 // Temporary reports whether a file's name is one of ours.
-func Temporary(name string) bool { return strings.Contains(name, mark) }
+func Temporary(name string) bool { return temporary.MatchString(name) }
+
+var temporary = regexp.MustCompile(`^\..+` + regexp.QuoteMeta(mark) + `[a-z2-7]{10}$`)
 
 // WriteFile replaces or creates the file at path with what fill writes. A link
 // at path is replaced, not followed. A file that is replaced hands on its

@@ -16,8 +16,10 @@ func fsyncDir(string) error { return nil }
 // renameDir moves a directory to a name that is free or an empty directory's;
 // Windows does not rename over one.
 func renameDir(from, to string) error {
-	if err := os.Remove(to); err != nil && !os.IsNotExist(err) {
-		return err
+	if st, err := os.Lstat(to); err == nil && st.IsDir() {
+		if err := os.Remove(to); err != nil { // fails unless it is empty
+			return err
+		}
 	}
 	return os.Rename(from, to)
 }

@@ -21,6 +21,12 @@ func TestMatch(t *testing.T) {
 		{`a|b`, "bx", true}, // the alternation is not torn apart by the anchor
 		{`b|a`, "xa", false},
 		{``, "anything", true},
+		{`(?P<n>model)\.\d+\.(?P=n)\Z`, "model.12.model", true},
+		{`(?P<n>model)\.\d+\.(?P=n)\Z`, "model.12.modelx", false},
+		{`a\Z`, "a\n", false},
+		{`a{,2}b`, "aab", true},
+		{`a{,2}b`, "aaab", false},
+		{`a\\Z`, `a\Z`, true},
 		{`(q|k)_proj.*\1`, "q_proj.q", true},
 	} {
 		p, err := Compile(c.pattern)
@@ -34,6 +40,9 @@ func TestMatch(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
+	if _, err := Compile(`a)|(?:b`); err == nil {
+		t.Error("unbalanced brackets are taken")
+	}
 	if _, err := Compile(`a(`); err == nil || !strings.Contains(err.Error(), `"a("`) {
 		t.Errorf("bad pattern: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 
 	"github.com/ckpt-surgery/ckpt/safetensors"
@@ -33,10 +34,23 @@ type Patch struct {
 
 // NewShard is a weight file that is to be written.
 type NewShard struct {
-	Name   string
-	Layout *safetensors.Layout
+	Name     string
+	Slots    []safetensors.Slot
+	Metadata map[string]string // gets format: pt if it lacks a format
 	// Fill writes every tensor. It may do so from several goroutines.
 	Fill func(context.Context, *safetensors.Writer) error
+}
+
+// layout lays the file out. Loaders of transformers refuse a header whose
+// __metadata__ has no format.
+func (s *NewShard) layout() (*safetensors.Layout, error) {
+	meta := map[string]string{"format": "pt"}
+	maps.Copy(meta, s.Metadata)
+	l, err := safetensors.NewLayout(s.Slots, meta)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", quote(s.Name), err)
+	}
+	return l, nil
 }
 
 // patchBlock is how much of a range is edited at a time.

@@ -35,6 +35,8 @@ type Checkpoint struct {
 type Shard struct {
 	Name string // slash-separated path inside the model
 	*safetensors.File
+
+	st fs.FileInfo // when it was opened
 }
 
 // Tensor is a tensor and the shard it is stored in.
@@ -173,6 +175,7 @@ func (c *Checkpoint) openShards(names []string, before map[string]opened) []open
 			s := &Shard{Name: name}
 			h, err := c.pool.handle(name)
 			if err == nil {
+				s.st = h.st
 				s.File, err = safetensors.NewFile(h, h.st.Size())
 			}
 			files[i] = opened{s, err}
@@ -197,7 +200,7 @@ func fileProblem(name string, err error, tensors []string) Problem {
 	case errors.As(err, &bad):
 		p.Code, p.Err = ShardMalformed, err
 	case errors.Is(err, fs.ErrNotExist):
-		p.Code, p.Repair = IndexFileMissing, "fetch the file, or write the index again from the headers"
+		p.Code, p.Repair = IndexFileMissing, "fetch the file; only if the model is whole without it, write the index again from the headers"
 		p.Message = fmt.Sprintf("the index places %d tensor(s) in this file, which is not there", len(p.Tensors))
 		if len(tensors) == 0 {
 			p.Message = "a link to a file that is not there"

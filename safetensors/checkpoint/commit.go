@@ -47,22 +47,30 @@ func (p *WritePlan) Run(ctx context.Context, o RunOptions) ([]Written, error) {
 		r.total += s.Bytes
 	}
 	if !p.inside {
-		err := atomicfile.WriteDir(p.root, r.hook, func(temp string) error { return r.fill(temp) })
+		err := atomicfile.WriteDir(p.root, r.hook, r.fill)
+		if _, taken := errors.AsType[*os.LinkError](err); taken && errors.Is(err, fs.ErrExist) {
+			err = &RefusedError{Path: p.root, Why: "somebody else has filled it in the meantime", Do: "give another directory", Err: err}
+		}
 		return r.written, err
 	}
 	unlock, err := dirlock.Lock(p.root)
 	switch {
 	case errors.Is(err, dirlock.ErrLocked):
-		return nil, &RefusedError{p.ck.name, "another run is changing it", "wait for it"}
+		return nil, &RefusedError{Path: p.ck.name, Why: "another run is changing it", Do: "wait for it", Err: err}
 	case err == nil:
 		defer unlock()
 	case !errors.Is(err, dirlock.ErrUnsupported):
 		return nil, err
 	}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		w, err := r.inPlace(s, filepath.Join(p.root, filepath.FromSlash(s.File)))
-		r.written = append(r.written, w)
+		if err == nil || w.Bytes > 0 {
+			r.written = append(r.written, w)
+		}
 		if err != nil {
 			return r.written, fmt.Errorf("%s: %w", quote(s.File), err)
 		}
@@ -88,6 +96,9 @@ func (r *writing) advance(n int64) {
 
 // fill writes every file of the new directory.
 func (r *writing) fill(temp string) error {
+	if err := r.plan.check(); err != nil {
+		return err
+	}
 	for i := range r.plan.Steps {
 		s := &r.plan.Steps[i]
 		if err := r.ctx.Err(); err != nil {
@@ -98,10 +109,10 @@ func (r *writing) fill(temp string) error {
 			return err
 		}
 		w, err := r.intoNew(s, path)
-		r.written = append(r.written, w)
 		if err != nil {
 			return fmt.Errorf("%s: %w", quote(s.File), err)
 		}
+		r.written = append(r.written, w)
 	}
 	return nil
 }
@@ -130,13 +141,13 @@ func (r *writing) intoNew(s *Step, path string) (Written, error) {
 			r.advance(s.Bytes)
 			return Written{File: s.File, Action: Link, Method: "link"}, nil
 		}
-		s.Action = Copy // another file system, or one without links
+		// A file system without links, though it is one: copy.
 	}
 	if err := r.hook.At(atomicfile.StepCreate, path); err != nil {
 		return Written{}, err
 	}
 	// O_EXCL: on a file system that ignores case, two names may be one file.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666|s.executable())
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, s.mode())
 	if err != nil {
 		return Written{}, err
 	}
@@ -154,12 +165,14 @@ func (r *writing) intoNew(s *Step, path string) (Written, error) {
 	return w, f.Close()
 }
 
-// executable returns the bits that let a copied script run.
-func (s *Step) executable() os.FileMode {
-	if st, err := os.Stat(s.source); s.source != "" && err == nil {
-		return st.Mode().Perm() & 0o111
+// mode returns the permissions that a file of the new directory is made with,
+// less the umask: the source's, so that private weights stay private and scripts
+// run, and the owner's right to write.
+func (s *Step) mode() os.FileMode {
+	if s.was == nil {
+		return 0o666
 	}
-	return 0
+	return s.was.Mode().Perm() | 0o200
 }
 
 // inPlace changes or makes one file of the model itself.
@@ -182,6 +195,10 @@ func (r *writing) overwrite(s *Step) (Written, error) {
 		return w, err
 	}
 	defer f.Close()
+	// The very file whose header was read, and still with one name.
+	if st, err := f.Stat(); err != nil || !sameFile(s.was, st) || links(st) != 1 {
+		return w, &RefusedError{Path: s.File, Why: "it has changed since the model was opened", Do: "run again when nothing else writes to the model", Err: err}
+	}
 	for _, p := range s.patches {
 		if err := r.hook.At(stepPatch, s.source); err != nil {
 			return w, err
@@ -199,6 +216,9 @@ func (r *writing) overwrite(s *Step) (Written, error) {
 		if err := p.verify(r.ctx, f); err != nil {
 			return w, err
 		}
+	}
+	if err := readBack(f, s.Bytes, s.loaded.Header()); err != nil {
+		return w, err
 	}
 	r.advance(s.Bytes)
 	return w, f.Close()
@@ -221,7 +241,10 @@ func (r *writing) content(s *Step, f *os.File) (Written, error) {
 		return w, err
 	}
 	defer src.Close()
-	method, n, err := filecopy.Copy(r.ctx, f, src, s.size, filecopy.Options{Progress: r.advance})
+	if st, err := src.Stat(); err != nil || !sameFile(s.was, st) {
+		return w, &RefusedError{Path: s.File, Why: "it has changed since the model was opened", Do: "run again when nothing else writes to the model", Err: err}
+	}
+	method, n, err := filecopy.Copy(r.ctx, f, src, s.Bytes, filecopy.Options{Progress: r.advance})
 	w.Method, w.Bytes = string(method), n
 	if err != nil {
 		return w, err
@@ -239,34 +262,32 @@ func (r *writing) content(s *Step, f *os.File) (Written, error) {
 			return w, err
 		}
 	}
-	return w, r.readBack(s, f)
+	if s.loaded == nil {
+		return w, nil
+	}
+	return w, readBack(f, s.Bytes, s.loaded.Header())
 }
 
-// readBack checks the header of a copied weight file, if the source's was good.
-func (r *writing) readBack(s *Step, f *os.File) error {
-	for _, shard := range r.plan.ck.shards {
-		if d := r.plan.ck.pool.fsys.(*dirFS); d.inRoot(shard.Name) != s.File {
-			continue
-		}
-		back, err := safetensors.NewFile(f, s.size)
-		if err != nil {
-			return fmt.Errorf("read back: %w", err)
-		}
-		if back.Header() != shard.Header() {
-			return errors.New("read back: the header is not the one that was copied")
-		}
+// readBack opens what was written and compares its header.
+func readBack(f *os.File, size int64, header string) error {
+	back, err := safetensors.NewFile(f, size)
+	if err != nil {
+		return fmt.Errorf("read back: %w", err)
+	}
+	if back.Header() != header {
+		return errors.New("read back: the header is not the one that was to be there")
 	}
 	return nil
 }
 
 // newShard fills a new weight file and reads its header back.
 func (r *writing) newShard(s *Step, f *os.File, w Written) (Written, error) {
-	l := s.shard.Layout
+	l := s.shard.layout
 	if err := f.Truncate(l.Size()); err != nil {
 		return w, err
 	}
 	to := safetensors.NewWriter(f, l)
-	if err := s.shard.Fill(r.ctx, to); err != nil {
+	if err := s.shard.new.Fill(r.ctx, to); err != nil {
 		return w, err
 	}
 	if err := to.Close(); err != nil {
@@ -274,12 +295,5 @@ func (r *writing) newShard(s *Step, f *os.File, w Written) (Written, error) {
 	}
 	w.Bytes = l.Size()
 	r.advance(s.Bytes)
-	back, err := safetensors.NewFile(f, l.Size())
-	if err != nil {
-		return w, fmt.Errorf("read back: %w", err)
-	}
-	if string(l.Header()[8:]) != back.Header() {
-		return w, errors.New("read back: the header is not the one that was written")
-	}
-	return w, nil
+	return w, readBack(f, l.Size(), string(l.Header()[8:]))
 }

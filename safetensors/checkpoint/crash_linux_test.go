@@ -201,8 +201,14 @@ func TestKilled(t *testing.T) {
 				kill(t, fmt.Sprintf("%d|%s|%d", i, dir, n), func(out io.Reader) {
 					bufio.NewReader(out).ReadString('\n') // it stands at the step
 				})
-				seen[k.judge(t, dir, "killed at "+step)]++
+				isNew := k.judge(t, dir, "killed at "+step)
+				seen[isNew]++
 				k.leftovers(t, dir, "killed at "+step)
+				if !isNew { // the next run finishes
+					if err := k.run(dir, nil); err != nil || !k.judge(t, dir, "run again after "+step) {
+						t.Errorf("run again after being killed at %s: %v", step, err)
+					}
+				}
 			}
 			t.Logf("%d steps: %d left the old state, %d the new one", len(steps), seen[false], seen[true])
 			if seen[false] == 0 {

@@ -13,7 +13,7 @@ const newIndexName = "model.safetensors.index.json"
 
 // extendIndex returns the index as it is to be with the new shards, and, where
 // there is none yet, the index of what exists now, which in place comes first.
-func (c *Checkpoint) extendIndex(shards []NewShard) (before, after *file, err error) {
+func (c *Checkpoint) extendIndex(shards []planned) (before, after *file, err error) {
 	text, name := []byte(nil), newIndexName
 	if c.index != nil {
 		name = c.index.Name
@@ -27,8 +27,8 @@ func (c *Checkpoint) extendIndex(shards []NewShard) (before, after *file, err er
 	var members []rawjson.Member
 	total := c.dataBytes()
 	for _, s := range shards {
-		for _, slot := range s.Layout.Slots() {
-			members = append(members, rawjson.Member{Name: slot.Name, Value: rawjson.Quote(s.Name)})
+		for _, slot := range s.layout.Slots() {
+			members = append(members, rawjson.Member{Name: slot.Name, Value: rawjson.Quote(s.new.Name)})
 			total += slot.Bytes
 		}
 	}

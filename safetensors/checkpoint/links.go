@@ -61,12 +61,9 @@ func newDirFS(root, dir string) (*dirFS, error) {
 	}
 	d := &dirFS{root: root, dir: dir, allowed: []string{real}}
 	if repo, ok := hubRepository(real); ok {
-		for _, blobs := range []string{filepath.Join(repo, "blobs"), filepath.Join(filepath.Dir(repo), "blobs")} {
-			if onDisk, err := filepath.EvalSymlinks(blobs); err == nil { // the folder itself may be kept on another disk
-				blobs = onDisk
-			}
-			d.allowed = append(d.allowed, blobs)
-		}
+		// Not through a link in place of the folder itself: an unpacked archive
+		// could lead anywhere with one.
+		d.allowed = append(d.allowed, filepath.Join(repo, "blobs"), filepath.Join(filepath.Dir(repo), "blobs"))
 	}
 	return d, nil
 }
@@ -81,8 +78,9 @@ func hubRepository(real string) (string, bool) {
 		}
 		if filepath.Base(up) == "snapshots" {
 			repo := filepath.Dir(up)
-			kind, _, ok := strings.Cut(filepath.Base(repo), "--")
-			return repo, ok && (kind == "models" || kind == "datasets" || kind == "spaces")
+			if kind, _, ok := strings.Cut(filepath.Base(repo), "--"); ok && (kind == "models" || kind == "datasets" || kind == "spaces") {
+				return repo, true
+			}
 		}
 		dir = up
 	}

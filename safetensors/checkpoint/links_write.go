@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -57,6 +58,12 @@ func (d *dirFS) walk(visit func(name, real string, st fs.FileInfo) error) error 
 	whole := &dirFS{dir: d.root, root: d.root, allowed: d.allowed}
 	one := func(name string) error {
 		real, err := whole.resolve("open", name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return &RefusedError{Path: name, Why: "a link to a file that is not there", Do: "fetch the file again", Err: err}
+		}
+		if no, ok := errors.AsType[*refused](err); ok {
+			return &RefusedError{Path: name, Why: no.why, Do: no.repair, Err: err}
+		}
 		if err != nil {
 			return err
 		}
@@ -65,7 +72,7 @@ func (d *dirFS) walk(visit func(name, real string, st fs.FileInfo) error) error 
 			return err
 		}
 		if !st.Mode().IsRegular() {
-			return &RefusedError{name, "it is not a regular file and cannot be copied (" + st.Mode().Type().String() + ")", "remove it from the model"}
+			return &RefusedError{Path: name, Why: "it is not a regular file and cannot be copied (" + st.Mode().Type().String() + ")", Do: "remove it from the model"}
 		}
 		return visit(name, real, st)
 	}

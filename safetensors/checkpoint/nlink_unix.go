@@ -4,6 +4,7 @@ package checkpoint
 
 import (
 	"io/fs"
+	"os"
 	"syscall"
 )
 
@@ -13,4 +14,16 @@ func links(st fs.FileInfo) uint64 {
 		return uint64(sys.Nlink)
 	}
 	return 0
+}
+
+// sameDevice reports whether a file and a directory are on one file system, so
+// that the file can get a name in it.
+func sameDevice(st fs.FileInfo, dir string) bool {
+	at, err := os.Stat(dir)
+	if err != nil {
+		return false
+	}
+	a, ok1 := st.Sys().(*syscall.Stat_t)
+	b, ok2 := at.Sys().(*syscall.Stat_t)
+	return ok1 && ok2 && a.Dev == b.Dev
 }

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/ckpt-surgery/ckpt/internal/atomicfile"
 )
 
 // This file is the policy for files that move from one model to another, as when
@@ -37,7 +39,7 @@ func stays(name string, allowCode bool) string {
 	first, _, nested := strings.Cut(name, "/")
 	_, index := indexVariant(base)
 	switch {
-	case strings.Contains(base, ".ckpt-tmp-"):
+	case atomicfile.Temporary(base):
 		return whyLeftover
 	case strings.HasPrefix(first, ".git"), first == ".cache":
 		return whyHistory

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/ckpt-surgery/ckpt/internal/atomicfile"
 	"github.com/ckpt-surgery/ckpt/internal/filecopy"
+	"github.com/ckpt-surgery/ckpt/safetensors"
 )
 
 // Target says where a Change goes. The zero Target is the model itself.
@@ -26,9 +26,16 @@ type RefusedError struct {
 	Path string
 	Why  string
 	Do   string // what to do instead
+	Err  error  // cause, or nil
 }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("%s: %s; %s", quote(e.Path), e.Why, e.Do) }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// ErrHubCache is the cause of refusing to write inside Hugging Face's cache.
+var ErrHubCache = errors.New("inside Hugging Face's cache")
 
 // Action is what is done with one file.
 type Action string
@@ -45,14 +52,21 @@ const (
 // Step is one file of a WritePlan.
 type Step struct {
 	Action Action `json:"action"`
-	File   string `json:"file"`  // slash-separated, inside the model
-	Bytes  int64  `json:"bytes"` // the file's size afterwards, where it is known
+	File   string `json:"file"`  // slash-separated, inside MODEL
+	Bytes  int64  `json:"bytes"` // the file's size afterwards
 
-	source  string // the path to read, for Copy, Link and a Replace that patches
-	size    int64  // of source
+	source  string      // the path to read, for Copy, Link and what is patched
+	was     fs.FileInfo // source, or the file to replace, when the plan was made
 	patches []Patch
-	shard   *NewShard
+	shard   *planned
+	loaded  *Shard // the weight file that source is, if it was opened
 	content []byte
+}
+
+// planned is a new weight file with its layout.
+type planned struct {
+	new    *NewShard
+	layout *safetensors.Layout
 }
 
 // WritePlan is a Change that has passed every check that needs no writing.
@@ -64,7 +78,6 @@ type WritePlan struct {
 	ck     *Checkpoint
 	root   string // the directory that changes: MODEL, or a new one
 	inside bool   // in place
-	link   bool
 }
 
 // Plan checks a Change against a Target and plans it. Errors are *RefusedError
@@ -77,22 +90,24 @@ type WritePlan struct {
 func (c *Checkpoint) Plan(ch Change, to Target) (*WritePlan, error) {
 	d, ok := c.pool.fsys.(*dirFS)
 	if !ok {
-		return nil, errors.New("a model opened from an fs.FS has no place to write to")
+		return nil, &RefusedError{Path: c.name, Why: "it was opened from an fs.FS, which has no place to write to", Do: "open its directory"}
 	}
-	for _, s := range ch.Shards {
-		if err := c.newName(s.Name); err != nil {
-			return nil, err
-		}
-	}
-	files, err := c.changedFiles(ch)
+	shards, err := c.planShards(d, ch)
 	if err != nil {
 		return nil, err
 	}
-	p := &WritePlan{ck: c, link: to.Link}
+	files, err := c.changedFiles(ch, shards)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkPatches(ch); err != nil {
+		return nil, err
+	}
+	p := &WritePlan{ck: c}
 	if to.Out != "" {
-		err = p.planCopy(d, ch, files, to)
+		err = p.planCopy(d, ch, shards, files, to)
 	} else {
-		err = p.planInPlace(d, ch, files, to)
+		err = p.planInPlace(d, ch, shards, files, to)
 	}
 	if err != nil {
 		return nil, err
@@ -105,13 +120,90 @@ func (c *Checkpoint) Plan(ch Change, to Target) (*WritePlan, error) {
 	return p, p.checkSpace()
 }
 
-// newName checks the name of a new weight file.
-func (c *Checkpoint) newName(name string) error {
+// planShards lays out the new weight files. What they add must not stand in the
+// model already, and the model must be read whole, since the index that lists
+// them lists everything.
+func (c *Checkpoint) planShards(d *dirFS, ch Change) ([]planned, error) {
+	if len(ch.Shards) == 0 {
+		return nil, nil
+	}
+	if d.only != "" {
+		return nil, &RefusedError{Path: c.name, Why: "one file of a model cannot get another beside it", Do: "give the model's directory"}
+	}
+	for _, p := range c.problems {
+		if p.Severity == Fatal {
+			return nil, &RefusedError{Path: p.File, Why: p.Message, Do: "mend this first: the index can only be extended when everything in it is there", Err: p.Err}
+		}
+	}
+	var shards []planned
+	seen := map[string]bool{}
+	for i := range ch.Shards {
+		s := &ch.Shards[i]
+		l, err := s.layout()
+		if err != nil {
+			return nil, err
+		}
+		if err := c.newName(s.Name, l); err != nil {
+			return nil, err
+		}
+		_, clash := ch.Files[s.Name]
+		if clash || seen["file "+s.Name] {
+			return nil, &RefusedError{Path: s.Name, Why: "two files are to have this name", Do: "choose another"}
+		}
+		seen["file "+s.Name] = true
+		for _, slot := range l.Slots() {
+			if _, ok := c.places.find(slot.Name); ok || seen[slot.Name] {
+				return nil, &RefusedError{Path: s.Name, Why: "the tensor " + quote(slot.Name) + " is in the model already", Do: "leave it out"}
+			}
+			seen[slot.Name] = true
+		}
+		shards = append(shards, planned{s, l})
+	}
+	return shards, nil
+}
+
+// newName checks the name of a new weight file. One that an interrupted run has
+// left, unlisted and with the very header, is written again.
+func (c *Checkpoint) newName(name string, l *safetensors.Layout) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if _, err := fs.Stat(c.pool.fsys, name); !errors.Is(err, fs.ErrNotExist) {
-		return &RefusedError{name, "the file exists", "choose another name"}
+	if !strings.HasSuffix(name, weightSuffix) {
+		return &RefusedError{Path: name, Why: "a weight file's name ends in " + weightSuffix, Do: "choose another name"}
+	}
+	if _, err := fs.Stat(c.pool.fsys, name); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, s := range c.rest {
+		if s.Name == name && s.File != nil && s.Header() == string(l.Header()[8:]) {
+			return nil
+		}
+	}
+	return &RefusedError{Path: name, Why: "the file exists", Do: "choose another name"}
+}
+
+// checkPatches keeps patches inside the tensors of files that were opened.
+func (c *Checkpoint) checkPatches(ch Change) error {
+	for _, name := range slices.Sorted(maps.Keys(ch.Patches)) {
+		s := c.shard(name)
+		if s == nil {
+			return &RefusedError{Path: name, Why: "it is no weight file of the model", Do: "open the model again"}
+		}
+		for _, p := range ch.Patches[name] {
+			if p.Offset < s.DataOffset() || p.Length < 0 || p.Length > s.Size()-p.Offset {
+				return &RefusedError{Path: name, Why: fmt.Sprintf("bytes %d+%d are not all tensors", p.Offset, p.Length), Do: "patch tensors only"}
+			}
+		}
+	}
+	return nil
+}
+
+// shard returns the loaded weight file of that name, or nil.
+func (c *Checkpoint) shard(name string) *Shard {
+	for _, s := range c.shards {
+		if s.Name == name {
+			return s
+		}
 	}
 	return nil
 }
@@ -125,19 +217,18 @@ type file struct {
 // changedFiles returns the files of a change in the order in which they are
 // written in place; the index, if it changes, comes first (as it is to be before)
 // and last (as it is to be).
-func (c *Checkpoint) changedFiles(ch Change) ([]file, error) {
+func (c *Checkpoint) changedFiles(ch Change, shards []planned) ([]file, error) {
 	var files []file
-	for name, content := range ch.Files {
+	for _, name := range slices.Sorted(maps.Keys(ch.Files)) {
 		if err := checkName(name); err != nil {
 			return nil, err
 		}
-		files = append(files, file{name, content})
+		files = append(files, file{name, ch.Files[name]})
 	}
-	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
-	if len(ch.Shards) == 0 {
+	if len(shards) == 0 {
 		return files, nil
 	}
-	before, after, err := c.extendIndex(ch.Shards)
+	before, after, err := c.extendIndex(shards)
 	if err != nil {
 		return nil, err
 	}
@@ -145,92 +236,6 @@ func (c *Checkpoint) changedFiles(ch Change) ([]file, error) {
 		files = slices.Insert(files, 0, *before)
 	}
 	return append(files, *after), nil
-}
-
-// planInPlace plans a change of the model itself.
-func (p *WritePlan) planInPlace(d *dirFS, ch Change, files []file, to Target) error {
-	p.root, p.inside = d.dir, true
-	real := d.allowed[0]
-	if inHubCache(real) && !to.InCache {
-		return &RefusedError{p.ck.name, "it is in Hugging Face's cache, where a file belongs to every snapshot that links to it",
-			"write a copy with --out DIR, or give this snapshot files of its own with --in-cache"}
-	}
-	p.Leftovers = atomicfile.Leftovers(d.dir, "")
-	add := func(f file) error {
-		action := Create
-		if _, err := os.Lstat(filepath.Join(d.dir, filepath.FromSlash(f.name))); err == nil {
-			action = Replace
-		}
-		p.Steps = append(p.Steps, Step{Action: action, File: f.name, Bytes: int64(len(f.content)), content: f.content})
-		return nil
-	}
-	if len(ch.Shards) > 0 && p.ck.index == nil { // the first of files is the index of what exists
-		if err := add(files[0]); err != nil {
-			return err
-		}
-		files = files[1:]
-	}
-	for _, name := range sortedKeys(ch.Patches) {
-		step, err := p.patchInPlace(d, name, ch.Patches[name])
-		if err != nil {
-			return err
-		}
-		p.Steps = append(p.Steps, step)
-	}
-	for i := range ch.Shards {
-		s := &ch.Shards[i]
-		p.Steps = append(p.Steps, Step{Action: Create, File: s.Name, Bytes: s.Layout.Size(), shard: s})
-	}
-	for _, f := range files {
-		if err := add(f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// patchInPlace decides between overwriting bytes and replacing the file. Only a
-// private file is overwritten: a regular one with one name, which no link leads
-// to. Any other's bytes are somebody else's too.
-func (p *WritePlan) patchInPlace(d *dirFS, name string, patches []Patch) (Step, error) {
-	real, err := d.resolve("open", name)
-	if err != nil {
-		return Step{}, err
-	}
-	st, err := os.Stat(real)
-	if err != nil {
-		return Step{}, err
-	}
-	step := Step{Action: Replace, File: name, Bytes: st.Size(), source: real, size: st.Size(), patches: patches}
-	if err := p.ck.unchanged(name, st); err != nil {
-		return Step{}, err
-	}
-	own, err := filepath.EvalSymlinks(d.dir)
-	if err != nil {
-		return Step{}, err
-	}
-	if own, err = filepath.Abs(own); err != nil {
-		return Step{}, err
-	}
-	if real != filepath.Join(own, filepath.FromSlash(name)) || links(st) != 1 {
-		return step, nil
-	}
-	f, err := os.OpenFile(real, os.O_RDWR, 0) // permission is a refusal that costs nothing to find now
-	if err != nil {
-		return Step{}, err
-	}
-	step.Action = Overwrite
-	return step, f.Close()
-}
-
-// unchanged checks that a weight file is the one whose header was read.
-func (c *Checkpoint) unchanged(name string, st fs.FileInfo) error {
-	for _, s := range c.shards {
-		if s.Name == name && s.Size() != st.Size() {
-			return &RefusedError{name, fmt.Sprintf("the file had %d bytes when it was opened and has %d now", s.Size(), st.Size()), "run again when nothing else writes to it"}
-		}
-	}
-	return nil
 }
 
 // checkSpace refuses what does not fit. Sharing blocks may need less, but nobody
@@ -244,95 +249,39 @@ func (p *WritePlan) checkSpace() error {
 	if err != nil || uint64(p.Bytes) <= free {
 		return nil // a file system that does not say may still have room
 	}
-	return &RefusedError{dir, fmt.Sprintf("%d bytes may be needed and %d are free", p.Bytes, free), "make room, or give another place"}
+	return &RefusedError{Path: dir, Why: fmt.Sprintf("up to %d bytes may be needed and %d are free", p.Bytes, free), Do: "make room, or give another place"}
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// planCopy plans a changed copy in a new directory.
-func (p *WritePlan) planCopy(d *dirFS, ch Change, files []file, to Target) error {
-	root, err := filepath.Abs(filepath.Clean(to.Out))
-	if err != nil {
-		return err
-	}
-	p.root = root
-	if err := p.checkOut(d, to.Out); err != nil {
-		return err
-	}
-	p.Leftovers = atomicfile.Leftovers(filepath.Dir(root), filepath.Base(root))
-	byName := map[string][]byte{}
-	for _, f := range files { // of two with one name, the later
-		byName[path.Join(d.sub(), f.name)] = f.content
-	}
-	patches := map[string][]Patch{}
-	for name, list := range ch.Patches {
-		patches[path.Join(d.sub(), name)] = list
-	}
-	err = d.walk(func(name, real string, st fs.FileInfo) error {
-		step := Step{Action: Copy, File: name, Bytes: st.Size(), source: real, size: st.Size()}
-		switch content, ok := byName[name]; {
-		case ok:
-			step = Step{Action: Replace, File: name, Bytes: int64(len(content)), content: content}
-			delete(byName, name)
-		case patches[name] != nil:
-			step.Action, step.patches = Replace, patches[name]
-			delete(patches, name)
-		case to.Link && strings.HasSuffix(name, weightSuffix):
-			step.Action = Link
+// check holds the plan against the files as they are now: what was read to make
+// it must not have changed since.
+func (p *WritePlan) check() error {
+	seen := map[string]bool{}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if seen[s.File] {
+			continue // an earlier step makes it
 		}
-		p.Steps = append(p.Steps, step)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for name := range patches {
-		return &RefusedError{name, "there is no such file to patch", "open the model again"}
-	}
-	for i := range ch.Shards {
-		s := &ch.Shards[i]
-		p.Steps = append(p.Steps, Step{Action: Create, File: path.Join(d.sub(), s.Name), Bytes: s.Layout.Size(), shard: s})
-	}
-	for _, name := range sortedKeys(byName) {
-		p.Steps = append(p.Steps, Step{Action: Create, File: name, Bytes: int64(len(byName[name])), content: byName[name]})
-	}
-	return nil
-}
-
-// checkOut refuses a target that holds something, or that overlaps the model.
-func (p *WritePlan) checkOut(d *dirFS, given string) error {
-	switch entries, err := os.ReadDir(p.root); {
-	case err == nil && len(entries) > 0:
-		return &RefusedError{given, "the directory is not empty", "give a new one"}
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return &RefusedError{given, "it exists and is no empty directory", "give a new one"}
-	}
-	if st, err := os.Lstat(p.root); err == nil && st.Mode()&fs.ModeSymlink != 0 {
-		return &RefusedError{given, "it is a link", "give the directory itself"}
-	}
-	parent, err := filepath.EvalSymlinks(filepath.Dir(p.root))
-	if err != nil {
-		return fmt.Errorf("the directory that would hold %s: %w", quote(given), err)
-	}
-	out, model := filepath.Join(parent, filepath.Base(p.root)), d.allowed[0]
-	if d.only != "" {
-		model = filepath.Join(model, d.only) // of a single file, its folder is no part of the model
-	}
-	if within(out, model) || within(model, out) {
-		return &RefusedError{given, "it overlaps the model", "give a directory outside " + quote(p.ck.name)}
+		seen[s.File] = true
+		path := s.source
+		if path == "" {
+			if !p.inside {
+				continue
+			}
+			path = filepath.Join(p.root, filepath.FromSlash(s.File))
+		}
+		now, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) && s.was == nil {
+			continue
+		}
+		if err != nil || s.was == nil || !sameFile(s.was, now) || s.loaded != nil && !sameFile(s.loaded.st, now) {
+			return &RefusedError{Path: s.File, Why: "it has changed since the model was opened", Do: "run again when nothing else writes to the model", Err: err}
+		}
 	}
 	return nil
 }
 
-// within reports whether path is dir or lies inside it.
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
+// sameFile reports whether two descriptions are of one file that nobody has
+// written to in between.
+func sameFile(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

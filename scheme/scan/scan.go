@@ -61,9 +61,9 @@ const (
 	OutlierLimit = 1e4
 	// MaxPositions is the number of positions that a Finding lists.
 	MaxPositions = 8
-	// blockSize is what a worker reads at a time: it stays in the second-level
-	// cache until it is scanned.
-	blockSize = 256 << 10
+	// blockSize is what a worker reads at a time. Smaller blocks stay in a
+	// nearer cache, but the system reads larger ones faster: 1 MiB measured best.
+	blockSize = 1 << 20
 )
 
 // Finding is a tensor with values that it must not have.
