@@ -3,6 +3,7 @@ package patch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ type ClampOptions struct {
 type ClampResult struct {
 	Changed    []Clamped
 	Refused    []scan.Finding       // NaN and Inf for which no right value is known
+	Left       []scan.Finding       // NaN bytes that could be clamped, and Only left out
 	Notes      []checkpoint.Problem // what to do about live blocks, and about the producer
 	Plan       *checkpoint.WritePlan
 	Written    []checkpoint.Written
@@ -44,11 +46,14 @@ type Clamped struct {
 	File   string `json:"file"`
 	Count  int64  `json:"count"` // bytes replaced
 	Exact  int64  `json:"exact"` // of blocks whose codes are all zero: any finite scale is right
-	Live   int64  `json:"live"`  // of blocks with other codes: the true scale was above 448 and is lost
+	Live   int64  `json:"live"`  // of blocks with other codes, or whose codes were not found: the true scale is lost
 
 	tensor checkpoint.Tensor
 	codes  *scheme.Member // packed codes that the scales apply to, nil if they are not there
 }
+
+// ErrOnlyNothing is returned when Only selects none of the tensors with NaN.
+var ErrOnlyNothing = errors.New("the names given select none of the tensors that hold NaN")
 
 // An UnclampableError says that a model holds NaN or Inf that cannot be clamped;
 // nothing was written.
@@ -63,6 +68,7 @@ func (e *UnclampableError) Error() string {
 const (
 	liveScale    = "SCALE-LOST"        // a clamped block holds weights whose scale is unknown
 	unclampedOld = "PRODUCER-NO-CLAMP" // written by a version that casts without clamping
+	wouldRefuse  = "IN-PLACE-REFUSED"  // a dry run's answer
 )
 
 // ClampNaN replaces the NaN bytes among E4M3 block scales, 0x7F and 0xFF, by the
@@ -74,6 +80,14 @@ const (
 // biases, weights or wider scales, has no right value to guess: nothing is
 // written then, and the error is an *UnclampableError.
 func ClampNaN(ctx context.Context, c *checkpoint.Checkpoint, o ClampOptions) (*ClampResult, error) {
+	if err := readable(c, o); err != nil {
+		return nil, err
+	}
+	if !o.DryRun { // what the target refuses, it refuses before a long scan
+		if _, err := c.Plan(checkpoint.Change{}, o.Target); err != nil {
+			return nil, err
+		}
+	}
 	found, err := scan.Scan(ctx, c, scan.Options{All: true, Workers: o.Workers, Progress: o.Progress})
 	if err != nil {
 		return nil, err
@@ -82,24 +96,72 @@ func ClampNaN(ctx context.Context, c *checkpoint.Checkpoint, o ClampOptions) (*C
 	if len(found.Unread) > 0 {
 		return r, found.Unread[0].Err
 	}
+	change, blocking, err := r.sort(ctx, c, o, found.Findings)
+	switch {
+	case err != nil:
+		return r, err
+	case len(blocking) > 0:
+		r.Changed = nil
+		return r, &UnclampableError{blocking}
+	case len(r.Changed) == 0 && len(r.Left)+len(r.Refused) > 0:
+		return r, ErrOnlyNothing
+	}
+	r.notes(c)
+	if len(r.Changed) == 0 && o.Target.Out == "" {
+		return r, nil // a second run changes nothing
+	}
+	if r.Plan, err = c.Plan(change, o.Target); o.DryRun {
+		if err != nil { // told, as the answer to the question
+			r.Notes = append(r.Notes, checkpoint.Problem{Code: wouldRefuse, Severity: checkpoint.Note, Message: "in place this is refused: " + err.Error()})
+		}
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	r.Written, err = r.Plan.Run(ctx, checkpoint.RunOptions{Hook: o.Hook})
+	return r, err
+}
+
+// readable refuses a model of which a part cannot be read: nobody knows what is
+// in it. With Only, the user has said what to look at.
+func readable(c *checkpoint.Checkpoint, o ClampOptions) error {
+	for _, p := range c.Problems() {
+		switch {
+		case o.Only != nil || p.Severity != checkpoint.Fatal:
+		case p.Err != nil:
+			return p.Err
+		default:
+			return &checkpoint.RefusedError{Path: p.File, Why: p.Message, Do: "mend this first, or narrow the edit with --only"}
+		}
+	}
+	return nil
+}
+
+// sort decides what becomes of each finding.
+func (r *ClampResult) sort(ctx context.Context, c *checkpoint.Checkpoint, o ClampOptions, findings []scan.Finding) (change checkpoint.Change, blocking []scan.Finding, err error) {
 	modules := map[string]*scheme.Module{}
 	for _, m := range scheme.Modules(c) {
 		modules[m.Name] = &m
 	}
-	var blocking []scan.Finding
-	change := checkpoint.Change{Patches: map[string][]checkpoint.Patch{}}
-	for _, f := range found.Findings {
+	shards := map[string]*checkpoint.Shard{}
+	for _, s := range c.Shards() {
+		shards[s.Name] = s
+	}
+	change.Patches = map[string][]checkpoint.Patch{}
+	for _, f := range findings {
 		if f.NaN+f.Inf == 0 {
 			continue
 		}
-		t, module, err := locate(c, modules, f)
-		if err != nil {
-			return r, err
+		t, ok := shards[f.File].Tensor(f.Tensor) // of a tensor that stands twice, the very one
+		if !ok {
+			return change, nil, fmt.Errorf("%q is no longer in %q", f.Tensor, f.File)
 		}
+		module, _ := scheme.PartOf(t.Info)
 		selected := true
 		if o.Only != nil {
-			if selected, err = o.Only(f.Tensor, module.Name); err != nil {
-				return r, err
+			if selected, err = o.Only(f.Tensor, module); err != nil {
+				return change, nil, err
 			}
 		}
 		switch {
@@ -108,54 +170,35 @@ func ClampNaN(ctx context.Context, c *checkpoint.Checkpoint, o ClampOptions) (*C
 			if selected {
 				blocking = append(blocking, f)
 			}
-		case selected:
-			clamped := Clamped{Tensor: f.Tensor, File: f.File, tensor: t, codes: codesOf(module, t)}
-			if err := clamped.count(ctx); err != nil {
-				return r, err
+		case !selected:
+			r.Left = append(r.Left, f)
+		default:
+			x := Clamped{Tensor: f.Tensor, File: f.File, tensor: checkpoint.Tensor{Tensor: t, Shard: shards[f.File]}}
+			if m := modules[module]; m != nil { // not there if another copy of the tensor has another dtype
+				x.codes = codesOf(m, x.tensor)
 			}
-			r.Changed = append(r.Changed, clamped)
-			change.Patches[f.File] = append(change.Patches[f.File], checkpoint.Patch{
-				Offset: t.Offset, Length: t.Bytes, Edit: clampBytes(o.KeepSign)})
+			if err := x.count(ctx); err != nil {
+				return change, nil, err
+			}
+			r.Changed = append(r.Changed, x)
+			change.Patches[f.File] = append(change.Patches[f.File], checkpoint.Patch{Offset: t.Offset, Length: t.Bytes, Edit: clampBytes(o.KeepSign)})
 		}
 	}
-	r.notes(c)
-	if len(blocking) > 0 {
-		return r, &UnclampableError{blocking}
-	}
-	if len(r.Changed) == 0 && o.Target.Out == "" {
-		return r, nil // a second run changes nothing
-	}
-	if r.Plan, err = c.Plan(change, o.Target); err != nil || o.DryRun {
-		return r, err
-	}
-	r.Written, err = r.Plan.Run(ctx, checkpoint.RunOptions{Hook: o.Hook})
-	return r, err
+	return change, blocking, nil
 }
 
-// locate returns the very tensor of a finding, which may stand in several shards,
-// and its module.
-func locate(c *checkpoint.Checkpoint, modules map[string]*scheme.Module, f scan.Finding) (checkpoint.Tensor, *scheme.Module, error) {
-	for _, s := range c.Shards() {
-		if s.Name != f.File {
-			continue
-		}
-		if t, ok := s.Tensor(f.Tensor); ok {
-			name, _ := scheme.PartOf(t.Info)
-			return checkpoint.Tensor{Tensor: t, Shard: s}, modules[name], nil
-		}
-	}
-	return checkpoint.Tensor{}, nil, fmt.Errorf("%q is no longer in %q", f.Tensor, f.File)
-}
+// maxBlock is the largest block of codes, in bytes: NVFP4's has 8.
+const maxBlock = 64
 
 // codesOf returns the codes that a block scale applies to, if there is a whole
-// number of bytes for each scale.
+// number of bytes for each scale, and no absurd one.
 func codesOf(m *scheme.Module, scale checkpoint.Tensor) *scheme.Member {
 	codes := m.Get(scheme.Packed)
 	if codes == nil {
 		codes = m.Get(scheme.Weight)
 	}
 	if codes == nil || codes.DType != safetensors.U8 || scale.Bytes == 0 || codes.Bytes%scale.Bytes != 0 ||
-		len(codes.Shape) == 0 || len(codes.Shape) != len(scale.Shape) {
+		codes.Bytes/scale.Bytes > maxBlock || len(codes.Shape) == 0 || len(codes.Shape) != len(scale.Shape) {
 		return nil
 	}
 	for i := range len(codes.Shape) - 1 {
@@ -180,27 +223,32 @@ func clampBytes(keepSign bool) func([]byte, int64) {
 	}
 }
 
-// count walks over the scales, and over the codes of each block that is hit.
+// count walks over the scales, and over the codes of the blocks that are hit.
 func (t *Clamped) count(ctx context.Context) error {
-	buf := make([]byte, 1<<20)
-	for off := int64(0); off < t.tensor.Bytes; off += int64(len(buf)) {
+	const window = 64 << 10 // scales at a time, and their codes
+	scales := make([]byte, window)
+	codes := make([]byte, window*maxBlock)
+	for off := int64(0); off < t.tensor.Bytes; off += window {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		block := buf[:min(int64(len(buf)), t.tensor.Bytes-off)]
+		block := scales[:min(window, t.tensor.Bytes-off)]
 		if n, err := t.tensor.ReadAt(block, off); n < len(block) {
 			return err
 		}
+		var size int64 // of a block of codes; 0 until they are read, and if they are not known
 		for i, b := range block {
 			if b&0x7F != 0x7F {
 				continue
 			}
-			t.Count++
-			exact, err := t.zero(off + int64(i))
-			if err != nil {
-				return err
+			if t.Count++; t.codes != nil && size == 0 {
+				size = t.codes.Bytes / t.tensor.Bytes
+				if n, err := t.codes.ReadAt(codes[:int64(len(block))*size], off*size); int64(n) < int64(len(block))*size {
+					return err
+				}
 			}
-			if exact {
+			// Scales and blocks of codes have the same order.
+			if size > 0 && zero(codes[int64(i)*size:][:size]) {
 				t.Exact++
 			} else {
 				t.Live++
@@ -210,32 +258,27 @@ func (t *Clamped) count(ctx context.Context) error {
 	return nil
 }
 
-// zero reports whether every code of a block is a zero of either sign. Scales and
-// blocks of codes have the same order, so the block's place follows from its
-// number.
-func (t *Clamped) zero(block int64) (bool, error) {
-	if t.codes == nil {
-		return false, nil
-	}
-	size := t.codes.Bytes / t.tensor.Bytes
-	codes := make([]byte, size)
-	if n, err := t.codes.ReadAt(codes, block*size); n < len(codes) {
-		return false, err
-	}
+// zero reports whether every code is a zero of either sign: two E2M1 codes a
+// byte, whose bits 3 and 7 are signs.
+func zero(codes []byte) bool {
 	for _, c := range codes {
-		if c&0x77 != 0 { // two E2M1 codes; bits 3 and 7 are signs
-			return false, nil
+		if c&0x77 != 0 {
+			return false
 		}
 	}
-	return true, nil
+	return true
 }
 
 // notes says what clamping leaves to do.
 func (r *ClampResult) notes(c *checkpoint.Checkpoint) {
 	for _, t := range r.Changed {
 		if t.Live > 0 {
+			what := "hold weights"
+			if t.codes == nil {
+				what = "may hold weights (their codes were not found)"
+			}
 			r.Notes = append(r.Notes, checkpoint.Problem{Code: liveScale, Severity: checkpoint.Degraded, File: t.File, Tensors: []string{t.Tensor},
-				Message: fmt.Sprintf("%d of %d clamped blocks hold weights; their true scale was above 448 and is lost, so they come out too small", t.Live, t.Count),
+				Message: fmt.Sprintf("%d of %d clamped blocks %s whose scale is lost: above 448 if the quantizer overflowed, anything if a byte was damaged", t.Live, t.Count, what),
 				Repair:  "quantize the module again from its source"})
 		}
 	}

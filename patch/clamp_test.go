@@ -298,3 +298,52 @@ func TestClampFlagsOldProducer(t *testing.T) {
 		}
 	}
 }
+
+// TestClampHostile has a tensor twice, with two dtypes that make it two parts,
+// and scales over codes of an absurd size.
+func TestClampHostile(t *testing.T) {
+	m := &vectors.Model{Files: map[string][]byte{}}
+	name := "mlp.experts.gate_up_proj_weight_scale"
+	m.Add("a.safetensors", vectors.Tensor{Name: name, DType: "F8_E4M3", Shape: []int{1}, Data: []byte{0x7F}})
+	m.Add("b.safetensors", vectors.Tensor{Name: name, DType: "I32", Shape: []int{1}, Data: make([]byte, 4)})
+	all := func(string, string) (bool, error) { return true, nil }
+	if r, err := clamp(t, write(t, m), patch.ClampOptions{DryRun: true, Only: all}); err != nil || len(r.Changed) != 1 || r.Changed[0].Live != 1 {
+		t.Errorf("twice: %v, %+v", err, r)
+	}
+	m = &vectors.Model{Files: map[string][]byte{}}
+	m.Add("model.safetensors", vectors.Tensor{Name: "x.weight_scale", DType: "F8_E4M3", Shape: []int{1}, Data: []byte{0x7F}})
+	m.Add("model.safetensors", vectors.Tensor{Name: "x.weight_packed", DType: "U8", Shape: []int{1 << 20}, Data: make([]byte, 1<<20)})
+	r, err := clamp(t, write(t, m), patch.ClampOptions{DryRun: true})
+	if err != nil || len(r.Changed) != 1 || r.Changed[0].Exact != 0 || !strings.Contains(r.Notes[0].Message, "not found") {
+		t.Errorf("absurd block: %v, %+v", err, r)
+	}
+}
+
+// TestClampAllNaN counts over several windows.
+func TestClampAllNaN(t *testing.T) {
+	const rows, blocks = 700, 256
+	scales, codes := bytes.Repeat([]byte{0xFF}, rows*blocks), make([]byte, rows*blocks*8)
+	for i := 0; i < len(codes); i += 80 {
+		codes[i] = 0x70 // every tenth block is live
+	}
+	m := &vectors.Model{Files: map[string][]byte{}}
+	m.Add("model.safetensors", vectors.Tensor{Name: "x.weight_scale", DType: "F8_E4M3", Shape: []int{rows, blocks}, Data: scales})
+	m.Add("model.safetensors", vectors.Tensor{Name: "x.weight_packed", DType: "U8", Shape: []int{rows, blocks * 8}, Data: codes})
+	m.Add("model.safetensors", vectors.Tensor{Name: "x.weight_global_scale", DType: "F32", Shape: []int{1}, Data: []byte{0, 0, 0x80, 0x3F}})
+	r, err := clamp(t, write(t, m), patch.ClampOptions{})
+	if err != nil || r.Changed[0].Count != rows*blocks || r.Changed[0].Live != rows*blocks/10 || r.Changed[0].Exact != rows*blocks*9/10 || r.Written[0].Bytes != rows*blocks {
+		t.Errorf("%v, %+v %+v", err, r.Changed, r.Written)
+	}
+}
+
+func TestClampSelectsNothing(t *testing.T) {
+	dir := write(t, faulty())
+	before := content(t, dir)
+	r, err := clamp(t, dir, patch.ClampOptions{Only: func(string, string) (bool, error) { return false, nil }})
+	if !errors.Is(err, patch.ErrOnlyNothing) || len(r.Left) != 1 {
+		t.Errorf("%v, %+v", err, r)
+	}
+	if diff := cmp.Diff(before, content(t, dir)); diff != "" {
+		t.Error("something was written")
+	}
+}

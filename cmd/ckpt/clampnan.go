@@ -20,6 +20,7 @@ type clampReport struct {
 	DryRun     bool                 `json:"dry_run"`
 	Changed    []patch.Clamped      `json:"changed"`
 	Refused    []scan.Finding       `json:"refused"`
+	Left       []scan.Finding       `json:"left"`
 	Findings   []checkpoint.Problem `json:"findings"`
 	Plan       writePlan            `json:"plan"`
 	Written    []checkpoint.Written `json:"written"`
@@ -68,23 +69,25 @@ Example: ckpt clamp-nan ./my-model-NVFP4 --out ./my-model-NVFP4-fixed`,
 
 // clampDone reports what ClampNaN returned.
 func (s *session) clampDone(ck *checkpoint.Checkpoint, got *patch.ClampResult, dryRun bool, err error) error {
-	var unclampable *patch.UnclampableError
-	if err != nil && (got == nil || !errors.As(err, &unclampable)) {
+	if errors.Is(err, checkpoint.ErrHubCache) {
+		err = &failure{exitUsage, "refused", fmt.Errorf("%w: ckpt clamp-nan %s --out DIR", err, shellQuote(ck.Name()))}
+	}
+	// Without a report there is nothing to add to the error.
+	if err != nil && (got == nil || len(got.Refused)+len(got.Left)+len(got.Written) == 0) {
 		return err
 	}
 	r := &clampReport{Model: ck.Name(), DryRun: dryRun,
-		Changed: append([]patch.Clamped{}, got.Changed...), Refused: append([]scan.Finding{}, got.Refused...),
+		Changed: append([]patch.Clamped{}, got.Changed...), Refused: append([]scan.Finding{}, got.Refused...), Left: append([]scan.Finding{}, got.Left...),
 		Findings: append(append([]checkpoint.Problem{}, ck.Problems()...), got.Notes...), Plan: newWritePlan(got.Plan),
 		Written: append([]checkpoint.Written{}, got.Written...), NotChecked: append([]string{}, got.NotChecked...)}
 	code := problemsCode(r.Findings)
-	if len(r.Refused) > 0 {
+	if len(r.Refused)+len(r.Left) > 0 || dryRun && len(r.Changed) > 0 {
 		code = max(code, exitFound)
 	}
-	if unclampable != nil {
-		code = exitUsage
-		r.Changed = []patch.Clamped{}
-		if !s.json {
-			s.complain(classify(err))
+	if err != nil {
+		f := classify(err)
+		if code = f.exit; !s.json {
+			s.complain(f)
 		}
 	}
 	return s.done(r, code, err)
@@ -101,15 +104,25 @@ func (r *clampReport) print(w io.Writer) {
 	for _, t := range r.Changed {
 		fmt.Fprintf(w, "%s %d in %q of %q: %d exact (all codes zero), %d live\n", verb, t.Count, t.Tensor, t.File, t.Exact, t.Live)
 	}
-	if len(r.Changed)+len(r.Refused) == 0 {
-		fmt.Fprintf(w, "%q: no NaN among its scales\n", r.Model)
+	for _, f := range r.Left {
+		fmt.Fprintf(w, "left %q in %q: %s, not selected\n", f.Tensor, f.File, f.Message)
+	}
+	if len(r.Changed)+len(r.Refused)+len(r.Left) == 0 {
+		fmt.Fprintf(w, "%q: nothing to clamp, no NaN found\n", r.Model)
 	}
 	r.Plan.print(w, r.DryRun)
+	for _, x := range r.Written {
+		fmt.Fprintf(w, "  %s %q\n", past[x.Action], x.File)
+	}
 	printProblems(w, r.Findings)
 	for _, n := range r.NotChecked {
 		fmt.Fprintf(w, "  not checked: %s\n", n)
 	}
 }
+
+// past tells what was done to a file.
+var past = map[checkpoint.Action]string{checkpoint.Overwrite: "overwrote bytes of", checkpoint.Replace: "wrote anew", checkpoint.Create: "wrote",
+	checkpoint.Copy: "copied", checkpoint.Link: "linked"}
 
 // matcher compiles the patterns of --only and its like; nil if there are none.
 func matcher(patterns []string) (func(tensor, module string) (bool, error), error) {

@@ -114,6 +114,9 @@ func (r *scanReport) print(w io.Writer) {
 			for _, p := range f.First {
 				fmt.Fprintf(w, "      at %s, byte %d: %s\n", indexText(p.Index), p.Offset, p.Value)
 			}
+			if more := f.NaN + f.Inf - int64(len(f.First)); more > 0 && len(f.First) > 0 {
+				fmt.Fprintf(w, "      … and %d more\n", more)
+			}
 			fmt.Fprintf(w, "      repair: %s\n", f.Repair)
 		}
 		printProblems(w, m.Problems)

@@ -73,7 +73,7 @@ func classify(err error) *failure {
 		return &failure{exitInterrupt, "interrupted", errors.New("interrupted")}
 	case errors.As(err, &pipeline):
 		return &failure{exitUsage, "usage", err}
-	case errors.As(err, &refused), errors.As(err, &unclampable):
+	case errors.As(err, &refused), errors.As(err, &unclampable), errors.Is(err, patch.ErrOnlyNothing):
 		return &failure{exitUsage, "refused", err}
 	case errors.As(err, &malformed):
 		return &failure{exitIO, "malformed", err}
