@@ -5,6 +5,7 @@
 //   - safetensors/checkpoint: a model's directory, with its index and config
 //   - scheme: number formats, and which one a module is stored in
 //   - scheme/scan: NaN and Inf in the bytes where they are fatal
+//   - patch: edits
 //   - cmd/ckpt: the command
 //
 // ARCHITECTURE.md has the nouns and the direction in which packages import each

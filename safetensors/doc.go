@@ -1,9 +1,11 @@
-// Package safetensors reads one safetensors file.
+// Package safetensors reads and writes one safetensors file.
 //
 // A file is eight bytes (the header's length N, little-endian), N bytes of JSON
 // and the tensors' bytes, back to back, to the end of the file. [Open] and
 // [NewFile] read and check the header, nothing else; a [Tensor] then hands out
-// its bytes on demand. A [File] is safe for concurrent use.
+// its bytes on demand. A [File] is safe for concurrent use. To write, a [Layout]
+// says where everything goes before there is any data, and a [Writer] fills it in
+// any order.
 //
 // The rules are those of the reference crate (safetensors/src/tensor.rs at
 // 24b0b28, package release 0.8.0). Differences, all deliberate:

@@ -2,159 +2,169 @@ package safetensors
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
-	"hash/maphash"
-	"math/bits"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
-	"github.com/ckpt-surgery/ckpt/internal/rawjson"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-// sort puts the entries in the order of their data.
-func (h *header) sort() {
-	place := func(a, b entry) int {
-		switch {
-		case a.begin != b.begin:
-			return cmp.Compare(a.begin, b.begin)
-		case a.end != b.end:
-			return cmp.Compare(a.end, b.end)
-		}
-		return strings.Compare(a.name, b.name)
-	}
-	if !slices.IsSortedFunc(h.entries, place) {
-		slices.SortFunc(h.entries, place)
-	}
+// Slot is a tensor's place in a file that is to be written.
+type Slot struct {
+	Info
+	Bytes  int64 // length; to be given for dtypes this package does not know, computed for the others
+	Offset int64 // of the first byte, from the start of the file; set by NewLayout
 }
 
-// checkLayout checks the sorted entries as the reference's Metadata::validate
-// does: no holes, no overlaps, every size as dtype and shape say. data is the
-// length of the data section; base is where it starts.
-func (h *header) checkLayout(base, data int64) *Error {
-	var next uint64 // where the next tensor must begin
-	for i := range h.entries {
-		e := &h.entries[i]
-		fault := func(class Class, format string, args ...any) *Error {
-			at := base
-			if e.begin <= uint64(data) {
-				at += int64(e.begin)
-			}
-			return &Error{Class: class, Offset: at, Tensor: e.name, Detail: fmt.Sprintf(format, args...)}
-		}
-		if e.end < e.begin {
-			return fault(TensorOffset, "data_offsets [%d,%d]: the tensor ends before it begins", e.begin, e.end)
-		}
-		if e.begin != next {
-			return fault(TensorOffset, "data_offsets [%d,%d], but the tensor before ends at %d", e.begin, e.end, next)
-		}
-		next = e.end
-		switch e.size {
-		case sizeOverflow:
-			return fault(TensorOverflow, "%s %v", e.dtype, h.shapeOf(e))
-		case sizeBits:
-			return fault(TensorBits, "%s %v", e.dtype, h.shapeOf(e))
-		case sizeWrong:
-			n, _ := h.info(e).Elements()
-			want, _ := e.dtype.bytes(n)
-			return fault(TensorSize, "%s %v takes %d bytes, data_offsets [%d,%d] hold %d",
-				e.dtype, h.shapeOf(e), want, e.begin, e.end, e.end-e.begin)
-		}
-	}
-	if next != uint64(data) {
-		return h.wrongLength(base, data, next)
-	}
-	return nil
+// Layout is a file's plan: every tensor's place and the header's bytes, known
+// before the first byte of data is. It is immutable.
+type Layout struct {
+	slots  []Slot
+	byName map[string]int
+	header []byte // the eight bytes of length, the JSON and its padding
+	size   int64
 }
 
-// wrongLength says how much is missing, and from which tensors, or how much is
-// too much.
-func (h *header) wrongLength(base, have int64, want uint64) *Error {
-	e := &Error{Class: WrongLength, Offset: base + have, Want: -1, Have: base + have}
-	promised := "2^64 or more"
-	if total, carry := bits.Add64(uint64(base), want, 0); carry == 0 {
-		promised = strconv.FormatUint(total, 10)
-		if total <= 1<<63-1 {
-			e.Want = int64(total)
-		}
+// NewLayout lays out a file as the reference crate's writer does
+// (safetensors/src/tensor.rs: prepare): wider dtypes first, in the descending
+// order of DTypes, then by name; tensors back to back; the header compact,
+// __metadata__ first, padded with spaces to a multiple of eight. Unlike the
+// reference, which writes metadata keys in random order, keys are sorted; dtypes
+// unknown here come last. A nil metadata writes none.
+//
+// Errors are *Error: a name that stands twice or is __metadata__, a size that is
+// no whole number of bytes or overflows, text that is not UTF-8, a header above
+// MaxHeader.
+func NewLayout(slots []Slot, metadata map[string]string) (*Layout, error) {
+	l := &Layout{slots: slices.Clone(slots), byName: make(map[string]int, len(slots))}
+	order := map[DType]int{}
+	for i, d := range DTypes() {
+		order[d] = i + 1
 	}
-	e.Detail = fmt.Sprintf("header promises %s bytes, file has %d: ", promised, e.Have)
-	if want < uint64(have) {
-		e.Offset = e.Want
-		e.Detail += fmt.Sprintf("%d too many at its end; fetch the file again", uint64(have)-want)
-		return e
-	}
-	i, _ := slices.BinarySearchFunc(h.entries, uint64(have), func(t entry, at uint64) int {
-		if t.end > at {
-			return 1
-		}
-		return -1
+	slices.SortFunc(l.slots, func(a, b Slot) int {
+		return cmp.Or(order[b.DType]-order[a.DType], strings.Compare(string(a.DType), string(b.DType)), strings.Compare(a.Name, b.Name))
 	})
-	lost := h.entries[i:]
-	names := quoteName(lost[0].name)
-	if len(lost) > 1 {
-		names += " … " + quoteName(lost[len(lost)-1].name)
+	fault := func(s *Slot, class Class, format string, args ...any) error {
+		return &Error{Class: class, Offset: -1, Tensor: s.Name, Detail: fmt.Sprintf(format, args...)}
 	}
-	e.Detail += fmt.Sprintf("%d missing, %d of %d tensors cut short (%s); fetch the file again",
-		want-uint64(have), len(lost), len(h.entries), names)
-	return e
-}
-
-// table finds entries by name: open addressing over a power of two of slots,
-// each 0 or an entry's index plus one. A map would cost a hostile header three
-// times as much. The seed is random, so names cannot be made to collide.
-type table struct {
-	seed  maphash.Seed
-	slots []uint32
-}
-
-// index builds the table; a name that stands twice is an error.
-func (h *header) index() (table, *Error) {
-	t := table{maphash.MakeSeed(), make([]uint32, 1<<bits.Len(uint(len(h.entries)*3/2)))}
-	for i := range h.entries {
-		name := h.entries[i].name
-		slot, found := t.find(h.entries, name)
-		if found >= 0 {
-			first, second := &h.entries[found], &h.entries[i]
-			return t, &Error{Class: DuplicateName, Offset: int64(8 + h.second(name)), Tensor: name, Detail: fmt.Sprintf(
-				"data_offsets [%d,%d] and [%d,%d]; readers disagree on which counts: write the file again with one of them",
-				first.begin, first.end, second.begin, second.end)}
+	var data uint64
+	for i := range l.slots {
+		s := &l.slots[i]
+		s.Shape = slices.Clone(s.Shape)
+		if _, ok := l.byName[s.Name]; ok {
+			return nil, fault(s, DuplicateName, "a file holds each name once")
 		}
-		t.slots[slot] = uint32(i + 1)
+		if s.Name == "__metadata__" {
+			return nil, fault(s, HeaderSyntax, "no reader could open the file; give the tensor another name")
+		}
+		if !utf8.ValidString(s.Name) || !utf8.ValidString(string(s.DType)) {
+			return nil, fault(s, HeaderUTF8, "a header holds only UTF-8")
+		}
+		l.byName[s.Name] = i
+		if len(s.Shape) > MaxRank {
+			return nil, fault(s, RankTooLarge, "more than %d", MaxRank)
+		}
+		elements, ok := s.Elements()
+		size, state := s.DType.bytes(elements)
+		switch {
+		case state == sizeUnknown && s.Bytes >= 0:
+			size = uint64(s.Bytes)
+		case state == sizeUnknown:
+			return nil, fault(s, TensorSize, "%d bytes", s.Bytes)
+		case !ok || state == sizeOverflow:
+			return nil, fault(s, TensorOverflow, "%s %v", s.DType, s.Shape)
+		case state == sizeBits:
+			return nil, fault(s, TensorBits, "%s %v", s.DType, s.Shape)
+		}
+		if data+size < data || data+size > 1<<62 {
+			return nil, fault(s, TensorOverflow, "the file would have more than 2^62 bytes")
+		}
+		s.Offset, s.Bytes = int64(data), int64(size)
+		data += size
 	}
-	return t, nil
+	for k, v := range metadata {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return nil, &Error{Class: HeaderUTF8, Offset: -1, Detail: fmt.Sprintf("__metadata__ %.80q", k)}
+		}
+	}
+	l.encode(metadata)
+	if n := len(l.header) - 8; n > MaxHeader {
+		return nil, &Error{Class: HeaderTooLarge, Offset: -1, Detail: fmt.Sprintf(
+			"the header would have %d bytes, the limit is %d: write %d files", n, MaxHeader, (n+MaxHeader-1)/MaxHeader)}
+	}
+	base := int64(len(l.header))
+	for i := range l.slots {
+		l.slots[i].Offset += base
+	}
+	l.size = base + int64(data)
+	return l, nil
 }
 
-// second returns where in the text the name stands for the second time.
-func (h *header) second(name string) int {
-	t := rawjson.NewTokens(h.text)
-	t.Next() // the header has been checked: none of these can fail
-	for seen := false; ; t.Skip() {
-		t.Next()
-		if t.Text() == name {
-			if seen {
-				return t.Start()
+// encode writes the header; offsets still count from the data section.
+func (l *Layout) encode(metadata map[string]string) {
+	b := make([]byte, 8, 8+len(l.slots)*128)
+	b = append(b, '{')
+	if metadata != nil {
+		b = append(b, `"__metadata__":{`...)
+		for i, k := range slices.Sorted(maps.Keys(metadata)) {
+			if i > 0 {
+				b = append(b, ',')
 			}
-			seen = true
+			b = appendString(append(appendString(b, k), ':'), metadata[k])
 		}
+		b = append(b, '}')
 	}
+	for i, s := range l.slots {
+		if i > 0 || metadata != nil {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, s.Name), `:{"dtype":`...)
+		b = append(appendString(b, string(s.DType)), `,"shape":[`...)
+		for j, d := range s.Shape {
+			if j > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendUint(b, d, 10)
+		}
+		b = append(b, `],"data_offsets":[`...)
+		b = strconv.AppendInt(b, s.Offset, 10)
+		b = append(b, ',')
+		b = strconv.AppendInt(b, s.Offset+s.Bytes, 10)
+		b = append(b, "]}"...)
+	}
+	b = append(b, '}')
+	for len(b)%8 != 0 {
+		b = append(b, ' ')
+	}
+	binary.LittleEndian.PutUint64(b, uint64(len(b)-8))
+	l.header = b
 }
 
-// find returns the index of the entry with that name, or -1 and the slot where
-// it belongs.
-func (t table) find(entries []entry, name string) (slot, index int) {
-	mask := len(t.slots) - 1
-	for slot = int(maphash.String(t.seed, name)) & mask; ; slot = (slot + 1) & mask {
-		i := t.slots[slot]
-		if i == 0 {
-			return slot, -1
-		}
-		if entries[i-1].name == name {
-			return slot, int(i - 1)
-		}
-	}
+// appendString quotes s as serde_json does: only quotes, backslashes and control
+// characters are escaped. s is valid UTF-8.
+func appendString(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
 }
 
-func (h *header) info(e *entry) Info {
-	return Info{Name: e.name, DType: e.dtype, Shape: h.shapeOf(e)}
+// Slots returns the tensors in the order of their data.
+func (l *Layout) Slots() []Slot { return slices.Clone(l.slots) }
+
+// Slot returns the place of the tensor with that name.
+func (l *Layout) Slot(name string) (Slot, bool) {
+	i, ok := l.byName[name]
+	if !ok {
+		return Slot{}, false
+	}
+	return l.slots[i], true
 }
+
+// Header returns the file's first bytes: the length, the JSON and its padding.
+func (l *Layout) Header() []byte { return slices.Clone(l.header) }
+
+// Size returns the file's length in bytes.
+func (l *Layout) Size() int64 { return l.size }

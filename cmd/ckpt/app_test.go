@@ -80,9 +80,6 @@ func TestProgressNeedsTerminal(t *testing.T) {
 }
 
 func TestStampedVersion(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program")
-	}
 	for _, tt := range []struct{ ldflags, want string }{
 		{"", "ckpt unknown (revision unknown, go1."},
 		{"-X main.version=v1.2.3 -X main.revision=4f5e6d", "ckpt v1.2.3 (revision 4f5e6d, go1."},

@@ -1,5 +1,5 @@
-// Package checkpoint reads a model's directory: its weight files, the index over
-// them, config.json and what else lies beside them.
+// Package checkpoint reads and changes a model's directory: its weight files, the
+// index over them, config.json and what else lies beside them.
 //
 // [Open] takes a directory, one .safetensors file, one index, a snapshot in
 // Hugging Face's cache, or a component of a diffusers pipeline. [OpenFS] takes
@@ -20,10 +20,20 @@
 // a [Problem] with a code, a severity and a repair. A tensor is where a header
 // says it is. Open fails only where there is nothing to read.
 //
+// # Writing
+//
+// A [Change] names what is to be different; [Checkpoint.Plan] checks it against a
+// [Target] and refuses what must not be done; [WritePlan.Run] carries it out,
+// into a new directory whole or not at all, or in place file by file in an order
+// that keeps the model loadable. What a Change does not name keeps its bytes.
+//
 // # When an error can occur
 //
 //	Open          nothing to open, or MODEL is not one        error
 //	Open          files that do not fit together, unreadable  Problems
 //	Tensor reads  I/O                                         error
 //	Tensor reads  a file that shrank                          error, a *safetensors.Error
+//	Plan          what must not be done; nothing is written   a *RefusedError
+//	Run           files that changed since; nothing written   a *RefusedError
+//	Run           I/O, cancelled                              error, and what was written
 package checkpoint
