@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -80,7 +81,7 @@ func newInspectReport(ck *checkpoint.Checkpoint, look *scheme.Survey, tensors bo
 		DTypes:       append([]scheme.DTypeTotal{}, look.DTypes...),
 		Tied:         look.Tied,
 		Totals:       inspectTotals{ck.Len(), look.Bytes, look.Params, len(ck.Shards())},
-		Problems:     append(append([]checkpoint.Problem{}, ck.Problems()...), look.Problems...),
+		Problems:     append([]checkpoint.Problem{}, slices.Concat(ck.Problems(), look.Problems, ck.HeaderFormats())...),
 		NotChecked:   []string{"the values of the tensors; ckpt scan-nan reads them"},
 	}
 	if tensors {

@@ -143,6 +143,23 @@ func TestHolesReplaceData(t *testing.T) {
 	}
 }
 
+// TestHolesBeforeData keeps holes where dst has data only behind the range, and
+// right behind it.
+func TestHolesBeforeData(t *testing.T) {
+	src, data := sparseFile(t, t.TempDir(), 4<<20, 1<<20)
+	for _, behind := range []int64{4 << 20, 8 << 20} {
+		dst, _ := sparseFile(t, t.TempDir(), 9<<20, behind)
+		want := make([]byte, 9<<20)
+		_, err1 := dst.ReadAt(want, 0)
+		_, err2 := src.ReadAt(want[:4<<20], 0)
+		_, n, err := CopyRange(t.Context(), dst, 0, src, 0, 4<<20, Options{})
+		if err := errors.Join(err1, err2, err); err != nil || n != data {
+			t.Fatalf("%d bytes written of %d, %v", n, data, err)
+		}
+		holds(t, dst, want)
+	}
+}
+
 // TestGuessedHoles copies where the file system does not tell holes: zeros are
 // left out if the source takes less room than its size, and only then.
 func TestGuessedHoles(t *testing.T) {

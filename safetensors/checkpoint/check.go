@@ -13,6 +13,25 @@ import (
 	"github.com/ckpt-surgery/ckpt/internal/natural"
 )
 
+// HeaderFormats returns a problem if some headers do not name the framework their
+// tensors are for. transformers refuses a __metadata__ without it, and some
+// loaders a header without __metadata__; engines do not care, and the reference's
+// own quantizer writes none, so it is not among Problems.
+func (c *Checkpoint) HeaderFormats() []Problem {
+	var files []string
+	for _, s := range c.shards {
+		if s.Metadata()["format"] == "" {
+			files = append(files, s.Name)
+		}
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	return []Problem{{Code: MetaFormat, Severity: Note, File: files[0],
+		Message: fmt.Sprintf("%d of %d weight files have no format in their header's __metadata__", len(files), len(c.shards)),
+		Repair:  "write them with format: pt"}}
+}
+
 // checkGaps finds files that the names of the loaded ones promise.
 func (c *Checkpoint) checkGaps(loaded []string) {
 	for _, name := range gaps(loaded) {
