@@ -13,6 +13,9 @@ import (
 	"github.com/ckpt-surgery/ckpt/internal/natural"
 )
 
+// MetaFormat is the code of what HeaderFormats finds.
+const MetaFormat = "META-FORMAT"
+
 // HeaderFormats returns a problem if some headers do not name the framework their
 // tensors are for. transformers refuses a __metadata__ without it, and some
 // loaders a header without __metadata__; engines do not care, and the reference's

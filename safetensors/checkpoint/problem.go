@@ -38,7 +38,6 @@ const (
 	NotRegular           = "NOT-REGULAR"            // a pipe, device or directory where a file should be
 	ConsolidatedShadow   = "CONSOLIDATED-SHADOW"    // Mistral's own file beside Hugging Face shards
 	VariantOther         = "VARIANT-OTHER"          // another variant of the same weights beside them
-	MetaFormat           = "META-FORMAT"            // a header that does not say format: pt
 	ConfigMalformed      = "CONFIG-MALFORMED"       // config.json is not JSON
 )
 
