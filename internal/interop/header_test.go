@@ -69,12 +69,19 @@ func TestMutatedHeaders(t *testing.T) {
 			seen["stricter"]++
 		case want == "InvalidHeaderDeserialization" && looser(path):
 			seen["looser"]++
+		case e != nil && strings.Contains("InvalidOffset TensorInvalidInfo", got) && strings.Contains("InvalidOffset TensorInvalidInfo", want):
+			// Of two tensors on the same bytes, the package looks at either first: its
+			// map has no order.
+			seen["either"]++
 		default:
 			data, _ := os.ReadFile(path)
 			t.Errorf("%q: the package says %s, we say %s (%v)", data, want, got, err)
 		}
 	}
 	t.Log(seen)
+	if seen["either"] > files/200 {
+		t.Errorf("%d files refused for another reason than the package's", seen["either"])
+	}
 	for _, class := range []string{"OK", "InvalidHeaderDeserialization", "InvalidOffset", "TensorInvalidInfo", "MetadataIncompleteBuffer", "InvalidHeader"} {
 		if seen[class] < files/400 {
 			t.Errorf("only %d files of class %s", seen[class], class)
