@@ -26,6 +26,7 @@ type ClampOptions struct {
 	Workers  int
 	Hook     checkpoint.Hook
 	Progress func(done, total int64) // of the scan
+	Writing  func(done, total int64) // of what is written after it
 }
 
 // ClampResult is what ClampNaN did, or would do.
@@ -119,7 +120,7 @@ func ClampNaN(ctx context.Context, c *checkpoint.Checkpoint, o ClampOptions) (*C
 	if err != nil {
 		return r, err
 	}
-	r.Written, err = r.Plan.Run(ctx, checkpoint.RunOptions{Hook: o.Hook})
+	r.Written, err = r.Plan.Run(ctx, checkpoint.RunOptions{Hook: o.Hook, Progress: o.Writing})
 	return r, err
 }
 

@@ -174,9 +174,13 @@ func TestClampOut(t *testing.T) {
 	os.Chmod(filepath.Join(dir, "run.sh"), 0o755)
 	before := content(t, dir)
 	out := filepath.Join(t.TempDir(), "out")
-	r, err := clamp(t, dir, patch.ClampOptions{Target: checkpoint.Target{Out: out}})
+	var done, total int64
+	r, err := clamp(t, dir, patch.ClampOptions{Target: checkpoint.Target{Out: out}, Writing: func(d, n int64) { done, total = d, n }})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if done != total || total < int64(len(before[aShard])) {
+		t.Errorf("progress ends at %d of %d", done, total)
 	}
 	if diff := cmp.Diff(before, content(t, dir)); diff != "" {
 		t.Error("the model changed")

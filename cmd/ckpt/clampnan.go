@@ -59,9 +59,11 @@ Example: ckpt clamp-nan ./my-model-NVFP4 --out ./my-model-NVFP4-fixed`,
 			}
 			defer ck.Close()
 			progress, stop := s.progress(c, "scan")
+			writing, stopWriting := s.progress(c, "write")
 			got, err := patch.ClampNaN(c.Context, ck, patch.ClampOptions{Target: target, DryRun: dryRun,
-				KeepSign: c.Bool("keep-sign"), Only: only, Progress: progress})
+				KeepSign: c.Bool("keep-sign"), Only: only, Progress: progress, Writing: writing})
 			stop()
+			stopWriting()
 			return s.clampDone(ck, got, dryRun, err)
 		},
 	}

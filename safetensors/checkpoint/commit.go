@@ -40,7 +40,7 @@ type Written struct {
 
 // Run carries the plan out: whole or not at all into a new directory, file by
 // file and in the order that keeps the model loadable in place. It returns what
-// it did, also after an error.
+// it did and is still there, also after an error.
 func (p *WritePlan) Run(ctx context.Context, o RunOptions) ([]Written, error) {
 	r := &writing{plan: p, hook: atomicfile.Hook(o.Hook), progress: o.Progress, ctx: ctx}
 	for _, s := range p.Steps {
@@ -51,7 +51,10 @@ func (p *WritePlan) Run(ctx context.Context, o RunOptions) ([]Written, error) {
 		if _, taken := errors.AsType[*os.LinkError](err); taken && errors.Is(err, fs.ErrExist) {
 			err = &RefusedError{Path: p.root, Why: "somebody else has filled it in the meantime", Do: "give another directory", Err: err}
 		}
-		return r.written, err
+		if err != nil {
+			return nil, err // what was written went with the temporary directory
+		}
+		return r.written, nil
 	}
 	unlock, err := dirlock.Lock(p.root)
 	switch {

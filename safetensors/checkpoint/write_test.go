@@ -292,15 +292,15 @@ func TestDisturbed(t *testing.T) {
 				t.Fatal(err)
 			}
 			done := false
-			_, err = p.Run(context.Background(), checkpoint.RunOptions{Hook: func(step, path string) error {
+			w, err := p.Run(context.Background(), checkpoint.RunOptions{Hook: func(step, path string) error {
 				if step == "fill" && filepath.Base(path) == shard1 && !done {
 					done = true
 					return disturb(dir, out)
 				}
 				return nil
 			}})
-			if err == nil || !done {
-				t.Fatalf("done %v, error %v", done, err)
+			if err == nil || !done || len(w) > 0 {
+				t.Fatalf("done %v, error %v, said to be written: %+v", done, err, w)
 			}
 			if entries, _ := os.ReadDir(filepath.Dir(out)); len(entries) > 0 {
 				t.Errorf("left %v", entries)
